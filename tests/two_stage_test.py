@@ -172,6 +172,11 @@ def stages(folder, ports, events=1000, rate="4kHz", give_up="30s"):
     return slices, groups
 
 
+def dealt_to(number, events, block):
+    """Those of so many event numbers that are dealt to this one of two slices."""
+    return [event for event in range(events) if event // block % 2 == number]
+
+
 def numbers_of(result):
     """The event numbers in the files of a slice."""
     numbers = []
@@ -201,8 +206,8 @@ def test_what_two_groups_merge_is_built_by_two_slices():
             found = verify(result)
             assert found["complete"] == found["events"] == result["events"]["built"], found
         assert sum(result["events"]["built"] for result in results) == 1000
-        assert numbers_of(results[0]) == [n for n in range(1000) if n // 64 % 2 == 0]
-        assert numbers_of(results[1]) == [n for n in range(1000) if n // 64 % 2 == 1]
+        assert numbers_of(results[0]) == dealt_to(0, 1000, block=64)
+        assert numbers_of(results[1]) == dealt_to(1, 1000, block=64)
 
 
 def test_a_slice_that_is_killed_loses_its_events_and_the_other_goes_on():
@@ -224,7 +229,7 @@ def test_a_slice_that_is_killed_loses_its_events_and_the_other_goes_on():
             assert (events["built"], events["lost"]) == (4000, 0), events
             assert 0 < events["undelivered"] <= 1984, "those of slice 1 that it had not announced"
         check_balanced(kept)
-        assert numbers_of(kept) == [n for n in range(4000) if n // 64 % 2 == 0]
+        assert numbers_of(kept) == dealt_to(0, 4000, block=64)
         assert verify(kept)["complete"] == kept["events"]["built"], "and they are whole"
 
 
@@ -283,7 +288,7 @@ def test_the_example_runs_both_stages():
             check_balanced(slice_)
             assert (slice_["stage"], slice_["run"]) == (2, 42)
             assert set(slice_["files"]) <= set(result["files"])
-            assert numbers_of(slice_) == [n for n in range(2000) if n // 256 % 2 == number]
+            assert numbers_of(slice_) == dealt_to(number, 2000, block=256)
             found = verify(slice_)
             assert found["complete"] == found["events"] == slice_["events"]["built"], found
         assert "2 groups, 2 slices: ended in good order" in run.text(), run.text()
@@ -304,7 +309,7 @@ def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
         groups = check_groups(result)
         announced = []
         for events in groups:
-            of_slice_1 = sum(n // 256 % 2 for n in range(events["built"]))
+            of_slice_1 = len(dealt_to(1, events["built"], block=256))
             assert 0 < events["undelivered"] <= of_slice_1, "what slice 1 had not announced"
             announced.append(of_slice_1 - events["undelivered"])
         left = verify({"files": list((folder.path / "slice1").glob("*.h5"))})
@@ -313,7 +318,7 @@ def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
         kept = result["configurations"]["slice0"]
         check_balanced(kept)
         assert kept["events"]["lost"] == 0
-        assert numbers_of(kept) == [n for n in range(max(events["built"] for events in groups)) if n // 256 % 2 == 0]
+        assert numbers_of(kept) == dealt_to(0, max(events["built"] for events in groups), block=256)
         assert verify(kept)["events"] == kept["events"]["built"]
 
 
