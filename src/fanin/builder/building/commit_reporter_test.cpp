@@ -171,7 +171,7 @@ TEST_F(Commits, many_exceptions_are_said_in_several_messages_as_there_is_room) {
       wire::Built built;
       if (type != wire::MessageType::built) return;
       ASSERT_TRUE(reader.read(built));
-      for (const auto& each : reader.records<wire::MissingRange>(built.missing_runs))
+      for (const auto& each : reader.records<wire::MissingRange>(built.missing_ranges))
         EXPECT_EQ(each.source, missing_said++);
       for (const auto& each : reader.records<wire::BadFragment>(built.bad))
         EXPECT_EQ(each.source, bad_said++);

@@ -20,7 +20,7 @@ protected:
     EXPECT_EQ(pool_->available(), pool_->pages());
   }
   // A data message of fragments from `first` on.
-  ReceivedPart part(SourceId source, EventNumber first, const Fragments& fragments) {
+  ReceivedBlock block(SourceId source, EventNumber first, const Fragments& fragments) {
     std::vector<wire::FragmentEntry> table;
     std::string payload;
     for (const auto& fragment : fragments) {
@@ -31,13 +31,13 @@ protected:
     return message({.source = source, .first_event = first}, table, payload);
   }
   // A message with a part of one fragment of `size` bytes.
-  ReceivedPart piece(SourceId source, EventNumber event, std::uint32_t size, std::uint32_t offset,
-                     const std::string& payload) {
+  ReceivedBlock piece(SourceId source, EventNumber event, std::uint32_t size, std::uint32_t offset,
+                      const std::string& payload) {
     return message({.source = source, .first_event = event, .payload_offset = offset}, {{size}},
                    payload);
   }
-  ReceivedPart message(wire::PartHeader header, const std::vector<wire::FragmentEntry>& table,
-                       const std::string& payload) {
+  ReceivedBlock message(wire::DataBlockHeader header, const std::vector<wire::FragmentEntry>& table,
+                        const std::string& payload) {
     header.batch_events = 100;
     header.entries = static_cast<std::uint32_t>(table.size());
     header.payload_size = static_cast<std::uint32_t>(payload.size());
@@ -47,18 +47,18 @@ protected:
     std::memcpy(page.data(), &header, sizeof header);
     std::memcpy(page.data() + sizeof header, table.data(), head - sizeof header);
     std::memcpy(page.data() + head, payload.data(), payload.size());
-    ReceivedPart made;
+    ReceivedBlock made;
     made.message = page.freeze(0, head);
     if (!payload.empty()) made.rest = page.freeze(head, header.payload_size);
-    const auto view = wire::decode_part(made.message.bytes(), made.rest.bytes());
+    const auto view = wire::decode_data_block(made.message.bytes(), made.rest.bytes());
     EXPECT_TRUE(view) << view.error().text;
     if (view) made.view = *view;
     return made;
   }
   template <class... Parts>
-  void begin(Parts... parts) {
-    std::vector<ReceivedPart> all;
-    (all.push_back(std::move(parts)), ...);
+  void begin(Parts... blocks) {
+    std::vector<ReceivedBlock> all;
+    (all.push_back(std::move(blocks)), ...);
     reader_.begin(std::move(all));
   }
   // "source:payload" of each fragment.
@@ -80,8 +80,8 @@ protected:
 };
 
 TEST_F(BatchRead, gives_the_fragments_of_an_event_by_source_however_the_messages_came) {
-  begin(part(9, 10, {"d", "ee"}), part(3, 12, {"c"}), part(3, 10, {"a", "bb"}),
-        part(9, 12, {"fff"}));
+  begin(block(9, 10, {"d", "ee"}), block(3, 12, {"c"}), block(3, 10, {"a", "bb"}),
+        block(9, 12, {"fff"}));
   EXPECT_EQ(at(10), "3:a 9:d ");
   EXPECT_EQ(at(11), "3:bb 9:ee ");
   EXPECT_EQ(at(12), "3:c 9:fff ");
@@ -89,7 +89,7 @@ TEST_F(BatchRead, gives_the_fragments_of_an_event_by_source_however_the_messages
 }
 
 TEST_F(BatchRead, leaves_out_absent_fragments_and_gives_empty_ones) {
-  begin(part(3, 10, {"a", std::nullopt, "", "d", ""}));
+  begin(block(3, 10, {"a", std::nullopt, "", "d", ""}));
   EXPECT_EQ(at(10), "3:a ");
   EXPECT_EQ(at(11), "");
   EXPECT_EQ(at(12), "3: ");
@@ -98,14 +98,14 @@ TEST_F(BatchRead, leaves_out_absent_fragments_and_gives_empty_ones) {
 }
 
 TEST_F(BatchRead, a_source_whose_messages_end_has_none_of_the_next_one) {
-  begin(part(3, 10, {"a", "b"}), part(9, 10, {"c", "d"}), part(9, 12, {"e", "f"}),
-        part(12, 14, {"g"}));
+  begin(block(3, 10, {"a", "b"}), block(9, 10, {"c", "d"}), block(9, 12, {"e", "f"}),
+        block(12, 14, {"g"}));
   EXPECT_EQ(at(12), "9:e ");
   EXPECT_EQ(at(14), "12:g ");
 }
 
 TEST_F(BatchRead, events_may_be_left_out_and_asked_for_again) {
-  begin(part(3, 10, {"a", "bb", "ccc", "dddd"}), part(3, 20, {"e", "ff"}));
+  begin(block(3, 10, {"a", "bb", "ccc", "dddd"}), block(3, 20, {"e", "ff"}));
   EXPECT_EQ(at(9), "");
   EXPECT_EQ(at(12), "3:ccc ");
   EXPECT_EQ(at(12), "3:ccc ");
@@ -114,8 +114,8 @@ TEST_F(BatchRead, events_may_be_left_out_and_asked_for_again) {
 }
 
 TEST_F(BatchRead, joins_a_fragment_that_came_in_several_messages) {
-  begin(piece(3, 11, 7, 5, "fg"), part(3, 10, {"x"}), piece(3, 11, 7, 0, "abc"),
-        piece(3, 11, 7, 3, "de"), part(3, 12, {"y"}), part(9, 10, {"1", "2", "3"}));
+  begin(piece(3, 11, 7, 5, "fg"), block(3, 10, {"x"}), piece(3, 11, 7, 0, "abc"),
+        piece(3, 11, 7, 3, "de"), block(3, 12, {"y"}), block(9, 10, {"1", "2", "3"}));
   EXPECT_EQ(at(10), "3:x 9:1 ");
   EXPECT_EQ(at(11), "3:abcdefg 9:2 ");
   EXPECT_EQ(at(11), "3:abcdefg 9:2 ");
@@ -123,9 +123,9 @@ TEST_F(BatchRead, joins_a_fragment_that_came_in_several_messages) {
 }
 
 TEST_F(BatchRead, a_fragment_of_which_a_message_is_not_there_is_left_out) {
-  begin(piece(3, 10, 5, 2, "cde"), part(3, 11, {"x"}), piece(3, 12, 5, 0, "ab"),
+  begin(piece(3, 10, 5, 2, "cde"), block(3, 11, {"x"}), piece(3, 12, 5, 0, "ab"),
         piece(3, 13, 6, 0, "ab"), piece(3, 13, 6, 4, "ef"), piece(3, 14, 4, 0, "ab"),
-        piece(3, 14, 4, 0, "ab"), part(3, 15, {"y"}));
+        piece(3, 14, 4, 0, "ab"), block(3, 15, {"y"}));
   EXPECT_EQ(at(10), "");
   EXPECT_EQ(at(11), "3:x ");
   EXPECT_EQ(at(12), "");
@@ -136,17 +136,17 @@ TEST_F(BatchRead, a_fragment_of_which_a_message_is_not_there_is_left_out) {
 
 // The messages may lie in memory of the readout unit, which has checked them when they came.
 TEST_F(BatchRead, sizes_that_are_changed_after_the_check_never_lead_out_of_the_message) {
-  const auto change = [](const ReceivedPart& part, std::size_t entry, std::uint32_t size) {
-    const_cast<wire::FragmentEntry&>(part.view.table[entry]).size_and_flags = size;
+  const auto change = [](const ReceivedBlock& block, std::size_t entry, std::uint32_t size) {
+    const_cast<wire::FragmentEntry&>(block.view.table[entry]).size_and_flags = size;
   };
-  ReceivedPart large = part(3, 10, {"a", "b", "c"});
+  ReceivedBlock large = block(3, 10, {"a", "b", "c"});
   change(large, 1, 3);
-  ReceivedPart far = part(5, 10, {"a", "b", "c"});
+  ReceivedBlock far = block(5, 10, {"a", "b", "c"});
   change(far, 0, wire::fragment_size_mask);
-  ReceivedPart exact = part(7, 10, {"a", "b", "c"});
+  ReceivedBlock exact = block(7, 10, {"a", "b", "c"});
   change(exact, 1, 2);
-  ReceivedPart joined = piece(9, 11, 4, 0, "ab");
-  ReceivedPart rest = piece(9, 11, 4, 2, "cd");
+  ReceivedBlock joined = piece(9, 11, 4, 0, "ab");
+  ReceivedBlock rest = piece(9, 11, 4, 2, "cd");
   change(joined, 0, 5);
   begin(large, far, exact, joined, rest);
   EXPECT_EQ(at(10), "3:a 7:a ");
@@ -162,9 +162,9 @@ TEST_F(BatchRead, gives_the_flags_of_a_fragment) {
 }
 
 TEST_F(BatchRead, knows_nothing_of_the_batch_before) {
-  begin(part(3, 10, {"a", "b"}), part(4, 10, {"c", "d"}));
+  begin(block(3, 10, {"a", "b"}), block(4, 10, {"c", "d"}));
   EXPECT_EQ(at(10), "3:a 4:c ");
-  begin(part(4, 2, {"f"}), part(3, 2, {"e"}));
+  begin(block(4, 2, {"f"}), block(3, 2, {"e"}));
   EXPECT_EQ(at(2), "3:e 4:f ");
   reader_.end();
   EXPECT_EQ(pool_->available(), pool_->pages()); // the messages are let go
