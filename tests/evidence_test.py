@@ -8,6 +8,8 @@ from dataclasses import asdict
 import evidence
 import evidence_figures
 import evidence_gigabit
+import evidence_log_normal
+import evidence_rails
 import evidence_shaping
 import evidence_two_stage
 import pytest
@@ -17,7 +19,7 @@ ROWS = [Row("buffers", "2x2", "none"), Row("buffers", "2x2", "tokens", "32KiB"),
         Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
 OTHERS = [Row("duplex", "4x4", "none", more="--full-duplex"),
           Row("throttled", "4x4", "tokens", more="--throttle 10% --no-baselines"),
-          Row("log-normal", "8x8", "none", size="2KiB", sigma="2KiB")]
+          Row("buffers", "8x8", "none", size="2KiB", sigma="2KiB")]
 
 
 class Testbeds:
@@ -135,15 +137,13 @@ def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_
     assert "| 8x8 | none | 128KiB | 2KiB, log-normal | 9000 |" in text, text
 
 
-def test_two_rails_are_compared_with_one(tool, tmp_path, monkeypatch):
-    row = Row("rails", "2x2", "none", rails=2)
-    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter([row]))
-    rail = {"what": "one rail", "bytes_per_s": 24.8e6, "idle_cpu": 0.9}
-    pair = {"what": "evb", "bytes_per_s": 48e6, "ratio_to_one_rail": 1.935, "idle_cpu": 0.9, "remark": "a remark"}
-    document = tmp_path / "shaping.md"
-    assert tool("--record", str(document), more=(rail, pair)) == 0
-    assert "| 2x2 | none | 100 Mb/s | 24.8 | 48.0 | 1.94 | 90 % | a remark |" in document.read_text()
-    assert tool.benches[-1].count("--rails") == 1 and Testbeds.made[0][-2:] == ["--rails", "2"]
+def test_two_rails_are_compared_with_one():
+    row = next(evidence_rails.rows())
+    rail = {"bytes_per_s": 24.8e6, "idle_cpu": 0.9}
+    pair = {"bytes_per_s": 48e6, "ratio_to_one_rail": 1.935, "idle_cpu": 0.9, "remark": "a remark"}
+    found = {row.name(): asdict(row) | {"measured_mbits": 100, "results": {"one rail": rail, "evb": pair}}}
+    assert "| 2x2 | none | 100 Mb/s | 24.8 | 48.0 | 1.94 | 90 % | a remark |" in evidence_rails.tables(found)
+    assert row.bench()[-4:] == ["--sources", "2", "--rails", "2"] and row.testbed(100)[-2:] == ["--rails", "2"]
 
 
 def test_hosts_hand_no_more_than_a_carrier_to_their_links():
@@ -164,15 +164,16 @@ def test_options_of_rows_are_those_of_the_bench():
 
 
 def test_all_rows_differ_and_fit_into_an_hour():
-    names = [row.name() for row in evidence_shaping.rows()]
-    assert len(set(names)) == len(names)
-    seconds = sum(7 if row.trigger else 3 * 5 + 3 + (5 if row.more else 0) for row in evidence_shaping.rows())  # three contenders, a testbed
-    assert seconds < 45 * 60, "and some are measured twice"
-    assert json.loads(json.dumps(names)) == names
+    for which in (evidence_shaping, evidence_log_normal):
+        names = [row.name() for row in which.rows()]
+        assert len(set(names)) == len(names)
+        assert json.loads(json.dumps(names)) == names
+        seconds = sum(7 if row.trigger else 3 * (int(row.duration[:-1]) + 1) + 4 + (6 if row.more else 0) for row in which.rows())
+        assert seconds < 45 * 60, "three contenders, a testbed; and some are measured twice"
 
 
 def test_other_sets_have_tables_and_differ():
-    for which in (evidence_gigabit, evidence_two_stage):
+    for which in (evidence_gigabit, evidence_two_stage, evidence_log_normal, evidence_rails):
         names = [row.name() for row in which.rows()]
         assert len(set(names)) == len(names)
         assert which.tables({}), "before anything is measured, too"
@@ -200,12 +201,12 @@ def test_a_builder_unit_s_work_is_said():
 def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(evidence_shaping, "draw", lambda file, panels, *axes, **scales: drawn.update({file.name: panels}))
-    found = {row.name(): asdict(row) | {"results": {"evb": {"ratio_to_link": 0.9, "p50_us": 100, "p99_us": 200, "p999_us": 300}}}
-             for row in evidence_shaping.rows()}
-    assert set(evidence_shaping.plots(found, tmp_path)) == set(drawn)
-    for file in ("shaping-buffers.svg", "shaping-log-normal.svg"):
-        assert drawn[file]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
-    assert [x for x, _ in drawn["shaping-nodes.svg"]["16 KiB"]["barrel-shifter"]] == list(range(1, 8))
+    for which, name in ((evidence_shaping, "shaping"), (evidence_log_normal, "log-normal")):
+        found = {row.name(): asdict(row) | {"results": {"evb": {"ratio_to_link": 0.9, "p50_us": 100, "p99_us": 200, "p999_us": 300}}}
+                 for row in which.rows()}
+        assert set(which.plots(found, tmp_path)) <= set(drawn)
+        assert drawn[f"{name}-buffers.svg"]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
+        assert [x for line in drawn[f"{name}-nodes.svg"].values() for x, _ in line["linear-shift"]] == list(range(1, 8))
     assert drawn["shaping-latency.svg"]["2 KiB, log-normal, p99"]["none"] == [(100, 0.2), (1000, 0.2), (10800, 0.2)]
 
 

@@ -8,7 +8,6 @@ POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
 RECOMMENDED = "linear-shift"  # the one that is followed over all N x N
 WINDOW = {"32KiB": "32KiB", "128KiB": "96KiB", "512KiB": "96KiB"}  # of the shaping, for each buffer of the switch
 CARRIERS = 2  # of each connection: at least so many fit into the window
-DURATION = "4s"
 NEARLY_FULL = "10.8kHz"  # events of 2 KiB from each readout unit: 90 % of a link of 200 Mb/s
 
 
@@ -24,6 +23,7 @@ class Row:
     trigger: str = ""  # empty: as fast as possible, beside one stream and nxn
     sigma: str = ""  # of log-normal sizes with that mean; empty: all are equal
     rails: int = 1
+    duration: str = "5s"
     more: str = ""  # an option of the bench
 
     def name(self):
@@ -39,7 +39,7 @@ class Row:
 
     def bench(self):
         fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
-                 "--duration", DURATION, "--stolen-max", "100", "--wait", "block"]
+                 "--duration", self.duration, "--stolen-max", "100", "--wait", "block"]
         window = ["--shaping-window", WINDOW[self.buffer]] if self.policy != "none" else []
         trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
         rails = ["--sources", str(self.rails), "--rails", str(self.rails)] if self.rails > 1 else []
@@ -51,14 +51,11 @@ def rows():
     for nodes in ("8x8", "4x7", "7x4"):
         for buffer in ("32KiB", "128KiB", "512KiB"):
             yield from (Row("buffers", nodes, policy, buffer) for policy in POLICIES)
-            yield from (Row("log-normal", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
     for units in range(1, 8):
         yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED, "barrel-shifter"))
-        yield from (Row("nodes", f"{units}x{units}", policy, size="2KiB", sigma="2KiB") for policy in ("none", RECOMMENDED))
     for mtu in (1500, 7000, 9000):
         yield from (Row("mtu", "4x4", policy, mtu=mtu, rate_mbits=50) for policy in ("none", RECOMMENDED))
     yield from (Row("duplex", "4x4", policy, more="--full-duplex") for policy in ("none", RECOMMENDED))
-    yield from (Row("rails", "2x2", policy, rails=2) for policy in ("none", RECOMMENDED))
     yield from (Row("throttled", "4x4", policy, more="--throttle 10% --no-baselines") for policy in POLICIES)
     for size, sigma, trigger in (("2KiB", "2KiB", "100Hz"), ("2KiB", "2KiB", "1kHz"), ("2KiB", "2KiB", NEARLY_FULL), ("200B", "", "100kHz")):
         yield from (Row("latency", "2x2", policy, rate_mbits=200, size=size, trigger=trigger, sigma=sigma) for policy in POLICIES)
@@ -111,12 +108,6 @@ def duplex_line(one):
             percent(both.get("ratio_to_apart")), percent(both.get("idle_cpu")), remarks(one)]
 
 
-def rails_line(one):
-    evb, rail = one["results"]["evb"], one["results"]["one rail"]
-    return [one["nodes"], one["policy"], links(one), f"{rail['bytes_per_s'] / 1e6:.1f}", f"{evb['bytes_per_s'] / 1e6:.1f}",
-            f"{evb['ratio_to_one_rail']:.2f}", percent(evb.get("idle_cpu")), remarks(one)]
-
-
 def throttled_line(one):
     row = one["results"]["throttled"]
     return [one["nodes"], one["policy"], links(one), *(f"{row[key]:.4f}" for key in ("cpu_before", "cpu_quota", "cpu_throttled")),
@@ -127,16 +118,13 @@ THROUGHPUT = ["nodes", "shaping", "buffer of a port", "fragment", "MTU", "links"
               "packets dropped", "segments sent again", "remarks"]
 DUPLEX = ["nodes", "shaping", "links", "each on a host of its own, of the links", "two on a host, each direction, of the links", "of the former",
           "idle CPU", "remarks"]
-RAILS = ["nodes", "shaping", "links", "one rail (MB/s)", "two rails (MB/s)", "times one", "idle CPU", "remarks"]
 THROTTLED = ["nodes", "shaping", "links", "cores of a builder unit", "held to", "then", "rate of the others, of before", "idle CPU",
              "remarks"]
 LATENCY = ["trigger", "fragment", "shaping", "p50 (us)", "p99 (us)", "p99.9 (us)", "idle CPU", "remarks"]
 TABLES = {"buffers": ("Buffers of the switch", THROUGHPUT, throughput_line),
-          "log-normal": ("Log-normal sizes", THROUGHPUT, throughput_line),
           "nodes": ("N x N", THROUGHPUT, throughput_line),
           "mtu": ("Largest packet", THROUGHPUT, throughput_line),
           "duplex": ("A readout and a builder unit on each host", DUPLEX, duplex_line),
-          "rails": ("Two rails", RAILS, rails_line),
           "throttled": ("One builder unit held to a tenth of its processor time", THROTTLED, throttled_line),
           "latency": ("From trigger to commit, 2 x 2", LATENCY, latency_line)}
 
@@ -154,29 +142,36 @@ def of_links(one):
     return 100 * one["results"]["evb"]["ratio_to_link"]
 
 
+def by_policy(results, x, y, **only):
+    """Lines of a plot: the points of each policy."""
+    picked = [one for one in results if all(one[key] == value for key, value in only.items())]
+    return {policy: sorted((x(one), y(one)) for one in picked if one["policy"] == policy)
+            for policy in POLICIES if any(one["policy"] == policy for one in picked)}
+
+
+def draw_buffers(file, results):
+    draw(file, {nodes: by_policy(results, lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes) for nodes in ("8x8", "4x7", "7x4")},
+         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
+
+
+def draw_nodes(file, title, results):
+    draw(file, {title: by_policy(results, lambda one: int(one["nodes"].split("x")[0]), of_links)},
+         "N readout and N builder units", "event building, % of the links", names=POLICIES)
+
+
 def plots(found, folder):
     """Draws them; the names of the files."""
-    def lines(name, x, y, **only):
-        picked = [one for one in good(found, rows()) if one["table"] == name and all(one[key] == value for key, value in only.items())]
-        return {policy: sorted((x(one), y(one)) for one in picked if one["policy"] == policy)
-                for policy in POLICIES if any(one["policy"] == policy for one in picked)}
+    def of_table(name):
+        return good(found, [row for row in rows() if row.table == name])
 
-    draw(folder / "shaping-buffers.svg",
-         {nodes: lines("buffers", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes) for nodes in ("8x8", "4x7", "7x4")},
-         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
-    draw(folder / "shaping-log-normal.svg",
-         {nodes: lines("log-normal", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes) for nodes in ("8x8", "4x7", "7x4")},
-         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
-    draw(folder / "shaping-nodes.svg",
-         {title: lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links, sigma=sigma)
-          for title, sigma in (("16 KiB", ""), ("2 KiB, log-normal", "2KiB"))},
-         "N readout and N builder units", "event building, % of the links", names=POLICIES)
+    draw_buffers(folder / "shaping-buffers.svg", of_table("buffers"))
+    draw_nodes(folder / "shaping-nodes.svg", "16 KiB", of_table("nodes"))
     draw(folder / "shaping-latency.svg",
-         {f"2 KiB, log-normal, {title}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
-                                                 sigma="2KiB")
+         {f"2 KiB, log-normal, {title}": by_policy(of_table("latency"), lambda one: hertz(one["trigger"]),
+                                                   lambda one: one["results"]["evb"][key] / 1000, sigma="2KiB")
           for title, key in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"))},
          "trigger (Hz)", "trigger to commit (ms)", x_log=True, names=POLICIES)
-    return ["shaping-buffers.svg", "shaping-log-normal.svg", "shaping-nodes.svg", "shaping-latency.svg"]
+    return ["shaping-buffers.svg", "shaping-nodes.svg", "shaping-latency.svg"]
 
 
 def hertz(rate):
