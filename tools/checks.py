@@ -295,6 +295,8 @@ NIGHTLY = {
         "200 kills of filter units",
         pytest("-s", "tests/filter_test.py::test_filter_units_are_killed_at_random_instants", FANIN_FILTER_KILLS="200",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+    "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
+                               for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
     "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan", gate_skips=True),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),

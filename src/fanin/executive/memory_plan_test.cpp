@@ -149,6 +149,17 @@ TEST(MemoryPlan, lanes_over_several_rails_are_connections_of_their_own) {
   EXPECT_EQ(three[3].needed, one[3].needed + (std::uint64_t{4} << 20));
 }
 
+TEST(MemoryPlan, a_readout_unit_with_fewer_sources_than_rails_is_named) {
+  const auto said = [](std::string_view urls) {
+    const auto parsed =
+        config::parse(fmt::format("{}url = {}\n", two_by_one, urls), "test.toml", {});
+    return describe(parsed.value(), plan(parsed.value()).value());
+  };
+  EXPECT_THAT(said(R"(["tcp", "tcp", "tcp"])"),
+              HasSubstr("rails      2 of 3 at a time, as it has fewer sources than rails"));
+  EXPECT_THAT(said(R"(["tcp", "tcp"])"), Not(HasSubstr("fewer sources than rails")));
+}
+
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {
   const auto plans = plan(configuration({"source.fragment_max=10MiB", "buffers.builder=1GiB"}));
   ASSERT_TRUE(plans) << plans.error().text;
@@ -197,6 +208,26 @@ TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
   ASSERT_FALSE(plans);
   EXPECT_THAT(plans.error().text,
               HasSubstr("for 5.3 s (buffers.hold + event.latency + network.dead_after)"));
+}
+
+TEST(MemoryPlan, the_time_that_events_wait_for_filters_counts) {
+  const auto parse = [](const std::vector<std::string>& overrides) {
+    return config::parse(std::string(two_by_one) + "[[filter]]\ntype = \"any\"\nlatency = \"2s\"\n",
+                         "test.toml", overrides);
+  };
+  const auto c = parse({});
+  ASSERT_TRUE(c) << c.error().text;
+  EXPECT_EQ(filter_latency(*c), std::chrono::seconds{2});
+  EXPECT_EQ(hold_time(*c), std::chrono::milliseconds{2300});
+  const auto plans = plan(*c);
+  ASSERT_FALSE(plans);
+  EXPECT_THAT(plans.error().text,
+              HasSubstr("readout.0.buffer: 64 MiB is too small: 41 MB/s for 2.3 s (buffers.hold + "
+                        "event.latency + filter.latency) take "));
+  const auto held = plan(parse({"buffers.readout=256MiB", "buffers.builder=64MiB"}).value());
+  ASSERT_FALSE(held);
+  EXPECT_THAT(held.error().text, HasSubstr("for 2.25 s (buffers.hold + filter.latency) take "));
+  EXPECT_TRUE(plan(parse({"buffers.readout=256MiB"}).value()));
 }
 
 TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_into) {
