@@ -141,7 +141,7 @@ TEST_F(Lent, memory_that_is_not_lent_goes_with_its_owner) {
 TEST_F(Lent, the_memories_of_one_peer_are_bounded) {
   const Descriptor file = make_sealed(page);
   while (lent_->memories() < LentMemory::memories_max) ASSERT_TRUE(lent_->add(file, page));
-  EXPECT_EQ(lent_->add(file, page).error().kind, ErrorKind::exhausted);
+  EXPECT_EQ(lent_->add(file, page).error().kind, ErrorKind::malformed);
   EXPECT_TRUE(
       lent_->contains({.memory = LentMemory::memories_max - 1, .length = page, .offset = 0}));
 }
