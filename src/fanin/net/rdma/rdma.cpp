@@ -255,13 +255,13 @@ std::size_t RdmaTransport::poll(std::span<Event> events) {
   if (!starved_.empty()) retry_starved(); // before those that have pages
   if (!given_out_.empty()) replenish_given_back();
   if (!copying_.empty()) retry_copying();
-  Budget budget{.events = events};
-  for (std::size_t left = ready_.size(); left > 0 && !budget.full(); --left) {
+  EventBatch batch(events);
+  for (std::size_t left = ready_.size(); left > 0 && !batch.full(); --left) {
     Connection* const connection = ready_.take();
     if (connection == nullptr) break;
-    visit(*connection, budget);
+    visit(*connection, batch);
   }
-  return budget.count;
+  return batch.count();
 }
 
 // --- completions ---
@@ -390,27 +390,27 @@ void RdmaTransport::retry_starved() {
 
 // --- events ---
 
-void RdmaTransport::visit(Connection& connection, Budget& budget) {
+void RdmaTransport::visit(Connection& connection, EventBatch& events) {
   switch (connection.state.stage()) {
   case Stage::connecting:
   case Stage::handshake:
   case Stage::retired: return;
   case Stage::ended:
     if (!connection.state.silent())
-      emit(connection, budget, EventKind::closed).reason = connection.state.reason();
+      events.add(connection, EventKind::closed).reason = connection.state.reason();
     retire(connection);
     return;
   case Stage::closing: discard_arrived(connection); return;
   case Stage::open: break;
   }
-  if (!connection.state.announced()) emit(connection, budget, connection.state.announce());
-  const bool more = take_arrived(connection, budget);
+  if (!connection.state.announced()) events.add(connection, connection.state.announce());
+  const bool more = take_arrived(connection, events);
   post_collected(connection);
   if (!connection.state.is_open()) return;
   if (connection.wants_writable) check_writable(connection);
-  if (connection.writable_pending && !budget.full() && !connection.cut) {
+  if (connection.writable_pending && !events.full() && !connection.cut) {
     connection.writable_pending = false;
-    emit(connection, budget, EventKind::writable);
+    events.add(connection, EventKind::writable);
   }
   const rdma::Traffic& traffic = *connection.traffic;
   if (connection.cut_is_known && traffic.came == traffic.taken)
@@ -419,7 +419,7 @@ void RdmaTransport::visit(Connection& connection, Budget& budget) {
 }
 
 // True: there is more that can be taken. Receives to be posted are collected.
-bool RdmaTransport::take_arrived(Connection& connection, Budget& budget) {
+bool RdmaTransport::take_arrived(Connection& connection, EventBatch& events) {
   rdma::Traffic& traffic = *connection.traffic;
   rdma::Receives& receives = *traffic.receives;
   const std::uint32_t before = traffic.taken;
@@ -437,7 +437,7 @@ bool RdmaTransport::take_arrived(Connection& connection, Budget& budget) {
     return more;
   };
   while (traffic.taken != traffic.came) {
-    if (left == 0 || budget.full()) return finish(true);
+    if (left == 0 || events.full()) return finish(true);
     const rdma::Arrived front = traffic.next();
     const auto tag = rdma::decode_tag(front.tag);
     if (!tag || (tag->kind != TagKind::message && front.size > 0)) {
@@ -462,7 +462,7 @@ bool RdmaTransport::take_arrived(Connection& connection, Budget& budget) {
     }
     if (tag->kind == TagKind::message) {
       bool moved = false;
-      emit(connection, budget, EventKind::message).message =
+      events.add(connection, EventKind::message).message =
           receives.take(front.slot, front.size, roomy, *connection.filler, moved);
       if (moved) {
         ++counters_.moved;
@@ -502,18 +502,6 @@ void RdmaTransport::discard_arrived(Connection& connection) {
   if (!connection.end_sent && traffic.sending.untaken(in_order))
     return give_up(connection, "ended before it had taken all that was sent");
   retire(connection);
-}
-
-Event& RdmaTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
-  FANIN_ASSERT(!budget.full());
-  Event& event = budget.events[budget.count++];
-  event.kind = kind;
-  event.reason = CloseReason::local;
-  event.connection = connection.id;
-  event.handler = connection.options.handler;
-  event.message = {};
-  event.rest = {};
-  return event;
 }
 
 } // namespace fanin::net

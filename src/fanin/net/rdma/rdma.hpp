@@ -19,6 +19,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/net/close_accounts.hpp"
 #include "fanin/net/connection_state.hpp"
+#include "fanin/net/event_batch.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/rdma/pages.hpp"
@@ -105,12 +106,6 @@ private:
     ConnectionOptions options; // checked
     rdma::ReceiveOptions receives;
   };
-  struct Budget {
-    std::span<Event> events;
-    std::size_t count = 0;
-    [[nodiscard]] bool full() const { return count == events.size(); }
-  };
-
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
@@ -158,10 +153,9 @@ private:
   void replenish(Connection& connection);
   void replenish_given_back();
   void mark_starved(Connection& connection);
-  void visit(Connection& connection, Budget& budget);
-  [[nodiscard]] bool take_arrived(Connection& connection, Budget& budget);
+  void visit(Connection& connection, EventBatch& events);
+  [[nodiscard]] bool take_arrived(Connection& connection, EventBatch& events);
   void discard_arrived(Connection& connection);
-  static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
   void violation(Connection& connection, std::string_view what);
   void end(Connection& connection, CloseReason reason);
   void cut(Connection& connection, CloseReason reason);

@@ -322,12 +322,12 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
   expired_.take_each([this](Connection& connection) { expire(connection); });
   if (eager_.empty() || ++polls_ % shm_polls_per_check == 0) collect();
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
-  Budget budget{.events = events};
-  for (std::size_t left = eager_.size(); left > 0 && !budget.full(); --left) {
+  EventBatch batch(events);
+  for (std::size_t left = eager_.size(); left > 0 && !batch.full(); --left) {
     Connection* connection = eager_.rotate();
     if (connection == nullptr) break;
     const ConnectionId id = connection->id;
-    const bool worked = visit(*connection, budget);
+    const bool worked = visit(*connection, batch);
     connection = connections_.find(id);
     if (connection == nullptr) continue;
     if (worked) {
@@ -338,7 +338,7 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
       connection->eager.leave();
     }
   }
-  return budget.count;
+  return batch.count();
 }
 
 void ShmTransport::collect() {
@@ -371,11 +371,11 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
 }
 
 // True: something was done, and there may be more.
-bool ShmTransport::visit(Connection& connection, Budget& budget) {
+bool ShmTransport::visit(Connection& connection, EventBatch& events) {
   disarm(connection);
   if (connection.state.stage() == Stage::ended) {
     if (!connection.state.silent())
-      emit(connection, budget, EventKind::closed).reason = connection.state.reason();
+      events.add(connection, EventKind::closed).reason = connection.state.reason();
     retire(connection);
     return true;
   }
@@ -387,19 +387,19 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
   check_abort(connection);
   bool worked = false;
   if (connection.state.is_open() && !connection.state.announced()) {
-    emit(connection, budget, connection.state.announce());
+    events.add(connection, connection.state.announce());
     worked = true;
   }
   if (!connection.peer_gone) take_returns(connection);
   if (!connection.receiving.returns.empty()) mark_for_flush(connection);
   if (connection.state.is_open()) {
     if (connection.wants_writable) check_writable(connection);
-    if (connection.writable_pending && !budget.full()) {
+    if (connection.writable_pending && !events.full()) {
       connection.writable_pending = false;
-      emit(connection, budget, EventKind::writable);
+      events.add(connection, EventKind::writable);
       worked = true;
     }
-    return take_messages(connection, budget) || worked;
+    return take_messages(connection, events) || worked;
   }
   if (!connection.peer_gone) discard_messages(connection);
   if (connection.state.stage() == Stage::closing) {
@@ -410,7 +410,7 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
   return false;
 }
 
-bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
+bool ShmTransport::take_messages(Connection& connection, EventBatch& events) {
   Receiving& receiving = connection.receiving;
   if (connection.has_to_wait() && connection.peer_ended) {
     end(connection, CloseReason::peer_died);
@@ -421,9 +421,9 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   if (written - receiving.read > shm::units_max)
     return violation(connection, "claims to have sent more than its outbox can hold");
   for (std::size_t left = shm_messages_per_visit;
-       left > 0 && receiving.read != written && !budget.full() && !connection.has_to_wait();
+       left > 0 && receiving.read != written && !events.full() && !connection.has_to_wait();
        --left) {
-    if (!take_record(connection, written - receiving.read, budget)) break;
+    if (!take_record(connection, written - receiving.read, events)) break;
   }
   if (receiving.read == written && connection.peer_ended && connection.state.is_open() &&
       connection.peer().written.load(std::memory_order_acquire) == written) {
@@ -491,7 +491,8 @@ void ShmTransport::discard_messages(Connection& connection) {
 }
 
 // False: nothing more can be taken now.
-bool ShmTransport::take_record(Connection& connection, std::uint32_t available, Budget& budget) {
+bool ShmTransport::take_record(Connection& connection, std::uint32_t available,
+                               EventBatch& events) {
   Receiving& receiving = connection.receiving;
   const std::uint32_t index = receiving.read % shm::units_max;
   Record record;
@@ -506,16 +507,16 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available, 
       return false;
     }
   }
-  if (record.kind == RecordKind::inlined && !take_inlined(connection, record, index, budget))
+  if (record.kind == RecordKind::inlined && !take_inlined(connection, record, index, events))
     return false;
-  if (record.kind == RecordKind::lent && !take_lent(connection, record, index, budget))
+  if (record.kind == RecordKind::lent && !take_lent(connection, record, index, events))
     return false;
   receiving.read += units;
   return connection.state.is_open();
 }
 
 bool ShmTransport::take_inlined(Connection& connection, const Record& record, std::uint32_t index,
-                                Budget& budget) {
+                                EventBatch& events) {
   Receiving& receiving = connection.receiving;
   memory::View view;
   if (record.length > 0) {
@@ -530,12 +531,12 @@ bool ShmTransport::take_inlined(Connection& connection, const Record& record, st
     connection.filler->give_back(std::move(room.page), room.offset + record.length);
   }
   connection.spoke = true;
-  emit(connection, budget, EventKind::message).message = std::move(view);
+  events.add(connection, EventKind::message).message = std::move(view);
   return true;
 }
 
 bool ShmTransport::take_lent(Connection& connection, const Record& record, std::uint32_t index,
-                             Budget& budget) {
+                             EventBatch& events) {
   std::array<Piece, shm::pieces_max> pieces;
   const std::byte* const at =
       connection.peer().units.data() + std::size_t{index} * shm::unit_size + sizeof record;
@@ -561,22 +562,10 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
   std::array<memory::View, shm::pieces_max> views;
   connection.lent->lend(std::span(pieces).first(count), {record.slot, record.use}, views);
   connection.spoke = true;
-  Event& event = emit(connection, budget, EventKind::message);
+  Event& event = events.add(connection, EventKind::message);
   event.message = std::move(views[0]);
   event.rest = std::move(views[1]);
   return true;
-}
-
-Event& ShmTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
-  FANIN_ASSERT(!budget.full());
-  Event& event = budget.events[budget.count++];
-  event.kind = kind;
-  event.reason = CloseReason::local;
-  event.connection = connection.id;
-  event.handler = connection.options.handler;
-  event.message = {};
-  event.rest = {};
-  return event;
 }
 
 } // namespace fanin::net

@@ -21,6 +21,7 @@
 
 #include "fanin/net/close_accounts.hpp"
 #include "fanin/net/connection_state.hpp"
+#include "fanin/net/event_batch.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/shm/lent_memory.hpp"
@@ -130,12 +131,6 @@ private:
   struct Connection;
   using ConnectionList = WorkList<Connection>;
   using Listener = SocketListeners::Listener;
-  struct Budget {
-    std::span<Event> events;
-    std::size_t count = 0;
-    [[nodiscard]] bool full() const { return count == events.size(); }
-  };
-
   [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& checked);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
@@ -184,19 +179,19 @@ private:
   void disarm(Connection& connection);
   [[nodiscard]] static bool waits_here(const Connection& connection);
   [[nodiscard]] bool has_work(const Connection& connection) const;
-  [[nodiscard]] bool visit(Connection& connection, Budget& budget);
-  [[nodiscard]] bool take_messages(Connection& connection, Budget& budget);
+  [[nodiscard]] bool visit(Connection& connection, EventBatch& events);
+  [[nodiscard]] bool take_messages(Connection& connection, EventBatch& events);
   [[nodiscard]] std::uint32_t read_record(Connection& connection, std::uint32_t available,
                                           shm::Record& record);
   void discard_messages(Connection& connection);
-  [[nodiscard]] bool take_record(Connection& connection, std::uint32_t available, Budget& budget);
+  [[nodiscard]] bool take_record(Connection& connection, std::uint32_t available,
+                                 EventBatch& events);
   [[nodiscard]] bool take_inlined(Connection& connection, const shm::Record& record,
-                                  std::uint32_t index, Budget& budget);
+                                  std::uint32_t index, EventBatch& events);
   [[nodiscard]] bool take_lent(Connection& connection, const shm::Record& record,
-                               std::uint32_t index, Budget& budget);
+                               std::uint32_t index, EventBatch& events);
   void give_back(Connection& connection, shm::Return what);
   bool violation(Connection& connection, std::string_view what);
-  static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
   void give_up(const Connection& connection, std::string_view why);

@@ -329,10 +329,11 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
   list_eager();
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   retry_starved();
-  Budget budget{.events = events, .bytes = eager_.empty() ? bytes_per_poll : bytes_beside_eager};
+  Budget budget{.events = EventBatch(events),
+                .bytes = eager_.empty() ? bytes_per_poll : bytes_beside_eager};
   // A connection that had its share goes to the back, so those for which nothing is left come first
   // in the next poll.
-  for (std::size_t visits = ready_.size(); visits > 0 && !budget.full() && budget.bytes > 0;
+  for (std::size_t visits = ready_.size(); visits > 0 && !budget.events.full() && budget.bytes > 0;
        --visits) {
     Connection* const connection = ready_.take();
     if (connection == nullptr) break;
@@ -340,12 +341,12 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     const std::size_t share =
         connection->eager.listed() ? bytes_beside_eager : std::min(budget.bytes, bytes_per_visit);
     budget.visit_bytes = connection->receiver.holds_page() ? 0 : share;
-    budget.before = budget.count;
+    budget.before = budget.events.count();
     visit(*connection, budget);
   }
   served_.take_each([this](Connection& connection) { starved_.add(connection.starved); });
-  empty_polls_ = budget.count == 0 && !budget.read ? empty_polls_ + 1 : 0;
-  return budget.count;
+  empty_polls_ = budget.events.count() == 0 && !budget.read ? empty_polls_ + 1 : 0;
+  return budget.events.count();
 }
 
 void TcpTransport::poll_eagerly(Connection& connection) {
@@ -434,7 +435,7 @@ void TcpTransport::visit(Connection& connection, Budget& budget) {
 void TcpTransport::receive(Connection& connection, Budget& budget) {
   if (connection.writable_pending) { // not behind messages that may lack pages
     connection.writable_pending = false;
-    emit(connection, budget, EventKind::writable);
+    budget.events.add(connection, EventKind::writable);
   }
   if (connection.starved.listed()) return;
   take_messages(connection, budget);
@@ -447,7 +448,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
   while (connection.state.stage() != Stage::ended) {
     if (connection.spoke && connection.unidentified.unidentified())
       return; // until mark_identified()
-    if (budget.full()) {
+    if (budget.events.full()) {
       connection.eager.leave(); // a stream: it waits for its turn
       // It comes first next time if it holds the page that is being filled: others would begin a
       // page of their own, and one of the two would be left behind half empty.
@@ -460,7 +461,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
     }
     switch (connection.receiver.next(view)) {
     case Step::message:
-      emit(connection, budget, EventKind::message).message = std::move(view);
+      budget.events.add(connection, EventKind::message).message = std::move(view);
       connection.spoke = true;
       break;
     case Step::opened: opened(connection, budget); break;
@@ -486,12 +487,12 @@ void TcpTransport::opened(Connection& connection, Budget& budget) {
   connection.deadline.cancel();
   connection.peer_max_message =
       std::min(connection.receiver.peer().max_message, tcp::end_of_stream - 1);
-  emit(connection, budget, connection.state.announce());
+  budget.events.add(connection, connection.state.announce());
 }
 
 // Who has got something in this visit goes behind those who get nothing in this poll.
 void TcpTransport::mark_starved(Connection& connection, const Budget& budget) {
-  (budget.count == budget.before ? starved_ : served_).add(connection.starved);
+  (budget.events.count() == budget.before ? starved_ : served_).add(connection.starved);
   if (!retreating_.active()) retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
 
@@ -566,24 +567,13 @@ void TcpTransport::stream_failed(Connection& connection) {
   end(connection, reason, reason != CloseReason::version_mismatch);
 }
 
-Event& TcpTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
-  Event& event = budget.events[budget.count++];
-  event.kind = kind;
-  event.reason = CloseReason::local;
-  event.connection = connection.id;
-  event.handler = connection.options.handler;
-  event.message = {};
-  event.rest = {};
-  return event;
-}
-
 void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
   if (!connection.state.silent()) {
-    if (budget.full()) {
+    if (budget.events.full()) {
       ready_.add(connection.ready);
       return;
     }
-    emit(connection, budget, EventKind::closed).reason = connection.state.reason();
+    budget.events.add(connection, EventKind::closed).reason = connection.state.reason();
   }
   connections_.erase(connection.id);
 }

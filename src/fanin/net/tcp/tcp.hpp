@@ -16,6 +16,7 @@
 #include "fanin/net/close_accounts.hpp"
 #include "fanin/net/connect_attempts.hpp"
 #include "fanin/net/connection_state.hpp"
+#include "fanin/net/event_batch.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/resolver.hpp"
@@ -127,13 +128,11 @@ private:
 
   // Work done per poll, so that nothing else waits long.
   struct Budget {
-    std::span<Event> events;
-    std::size_t count = 0;
-    std::size_t before = 0; // `count` when this connection was visited
+    EventBatch events;
+    std::size_t before = 0; // events when this connection was visited
     std::size_t bytes = 0; // still to be read in this poll; of eager connections, beside it
     std::size_t visit_bytes = 0; // from this connection
     bool read = false; // something
-    [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
   [[nodiscard]] StreamOptions stream_options(const Url& url) const;
@@ -163,7 +162,6 @@ private:
   void read(Connection& connection, Budget& budget);
   void read_failed(Connection& connection, int error);
   void stream_failed(Connection& connection);
-  static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
   void emit_closed(Connection& connection, Budget& budget);
   void end(Connection& connection, CloseReason reason, bool reset);
   void erase(Connection& connection);
