@@ -122,9 +122,13 @@ json::Value StagesView::result_of(const Entry& entry) const {
   for (const auto& [key, value] : entry.result.object()) {
     if (key != "report" && key != "node") result[key] = value;
   }
-  if (entry.result.is_null() || (!entry.failure.empty() && result.at("ok").boolean())) {
+  const bool never_started = entry.result.is_null() && entry.failure.empty();
+  if (never_started && !first_failed_) { // the user stopped all before
+    result["ok"] = true;
+    result["balanced"] = true;
+  } else if (entry.result.is_null() || (!entry.failure.empty() && result.at("ok").boolean())) {
     result["ok"] = false;
-    result["error"] = entry.failure.empty() ? "it was not started" : entry.failure;
+    result["error"] = never_started ? "it was not started" : entry.failure;
   }
   return result;
 }
@@ -174,9 +178,13 @@ std::string stages_text(const json::Value& result) {
     ++(group ? groups : slices);
     text += fmt::format("{} ({}, {})\n", printable(name), group ? "group" : "slice",
                         printable(one.at("file").text()));
-    text += one.find("events") == nullptr
-                ? fmt::format("FAILED: {}\n", printable(one.at("error").text()))
-                : summary_text(one);
+    if (one.find("events") != nullptr) {
+      text += summary_text(one);
+    } else if (one.at("ok").boolean()) {
+      text += "not started: it was stopped before\n";
+    } else {
+      text += fmt::format("FAILED: {}\n", printable(one.at("error").text()));
+    }
     text += "\n";
   }
   const json::Value& events = result.at("events");

@@ -150,10 +150,21 @@ TEST_F(StagesViewTest, a_configuration_that_fails_after_a_good_result_is_not_goo
   EXPECT_THAT(stages_text(all), HasSubstr("2 slices: FAILED: a/slice.toml: it has ended before"));
 }
 
-TEST_F(StagesViewTest, one_that_was_not_started_says_so) {
-  result(slice0, 10);
+TEST_F(StagesViewTest, one_that_was_not_started_after_a_failure_says_so) {
+  view_.on_failure(slice0, "killed");
   result(slice1, 20);
-  EXPECT_EQ(view_.result().at("error").text(), "group: it was not started");
+  const json::Value all = view_.result();
+  EXPECT_FALSE(all.at("ok").boolean());
+  EXPECT_EQ(all.at("configurations").at("group").at("error").text(), "it was not started");
+}
+
+TEST_F(StagesViewTest, who_stops_before_the_groups_start_has_not_failed) {
+  result(slice0, 0);
+  result(slice1, 0);
+  const json::Value all = view_.result();
+  EXPECT_TRUE(all.at("ok").boolean()) << all.at("error").text();
+  EXPECT_TRUE(all.at("balanced").boolean());
+  EXPECT_THAT(stages_text(all), HasSubstr("not started: it was stopped before"));
 }
 
 } // namespace
