@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/attempt.hpp"
 #include "fanin/base/identity.hpp"
-#include "fanin/builder/attempt.hpp"
 
 namespace fanin::builder {
 

@@ -6,11 +6,11 @@
 #include <limits>
 #include <map>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "fanin/base/attempt.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -202,7 +202,7 @@ bool is_gap(RunFileReader& file, EventNumber event) {
 }
 
 // The file with the copy that counts, as fanin verify counts: what the manifest says, else the
-// highest attempt, and of one writer's copies the last part.
+// latest attempt, and of one writer's copies the last part.
 Result<std::string> file_with(EventNumber event, const std::string& manifest_path) {
   const auto manifest = read_manifest(manifest_path);
   if (!manifest) return std::unexpected(manifest.error());
@@ -213,7 +213,17 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
       [event](const ManifestWinner& winner) { return winner.events.contains(event); });
   std::string best;
   std::string unreadable;
-  std::tuple<bool, std::uint16_t, std::uint32_t> best_rank;
+  struct Rank {
+    bool wins = false;
+    Attempt attempt = 0;
+    std::uint32_t part = 0;
+    [[nodiscard]] bool yields_to(const Rank& other) const {
+      if (wins != other.wins) return other.wins;
+      if (attempt != other.attempt) return is_later(other.attempt, attempt);
+      return part <= other.part;
+    }
+  };
+  Rank best_rank;
   for (const auto& path : files->files) {
     const auto file = RunFileReader::open(path);
     const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
@@ -229,8 +239,8 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
     }
     if (!*row) continue;
     const bool wins = writer && last->attempt == (*row)->attempt;
-    const std::tuple rank{wins, (*row)->attempt, info.part};
-    if (!best.empty() && rank < best_rank) continue;
+    const Rank rank{wins, (*row)->attempt, info.part};
+    if (!best.empty() && !best_rank.yields_to(rank)) continue;
     best = path;
     best_rank = rank;
   }

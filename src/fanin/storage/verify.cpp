@@ -5,11 +5,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "fanin/base/attempt.hpp"
 #include "fanin/storage/detail/file_scan.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
@@ -218,7 +218,7 @@ void RunCheck::count_segment(EventRange range, std::span<const EventSpan* const>
                            other.incarnation == info.incarnation && other.part != info.part;
     const auto* winner = winner_of(range.first);
     const bool overruled = winner != nullptr && is_of(chosen, *winner) && !is_of(*copy, *winner);
-    if (rewritten || overruled || copy->attempt < chosen.attempt) {
+    if (rewritten || overruled || is_later(chosen.attempt, copy->attempt)) {
       result_.superseded += range.count();
     } else {
       result_.duplicates += range.count();
@@ -228,15 +228,22 @@ void RunCheck::count_segment(EventRange range, std::span<const EventSpan* const>
   }
 }
 
-// The copy that counts: what the manifest says, else the highest attempt; of copies by the same
+// The copy that counts: what the manifest says, else the latest attempt; of copies by the same
 // writer, the one in the last part.
 const EventSpan& RunCheck::choose(EventRange range, std::span<const EventSpan* const> copies) {
   const auto* winner = winner_of(range.first);
-  const auto rank = [&](const EventSpan* span) {
-    const bool wins = winner != nullptr && is_of(*span, *winner);
-    return std::tuple(wins, span->attempt, !span->gap, files_[span->file].info.part);
+  const auto yields = [&](const EventSpan* one, const EventSpan* other) {
+    const auto wins = [&](const EventSpan* span) {
+      return winner != nullptr && is_of(*span, *winner);
+    };
+    if (wins(one) != wins(other)) return wins(other);
+    if (one->attempt != other->attempt) return is_later(other->attempt, one->attempt);
+    const auto rank = [&](const EventSpan* span) {
+      return std::pair(!span->gap, files_[span->file].info.part);
+    };
+    return rank(one) < rank(other);
   };
-  const auto& chosen = **std::ranges::max_element(copies, {}, rank);
+  const auto& chosen = **std::ranges::max_element(copies, yields);
   // Where files are left out, that has been said, and this is what follows from it.
   if (winner != nullptr && !is_of(chosen, *winner) && not_given_.empty()) {
     problem(fmt::format("events {} to {}: the copy that was acknowledged, attempt {} of {}, "

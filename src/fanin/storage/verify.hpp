@@ -51,7 +51,7 @@ struct VerifyResult {
 /// Checks all given files, run by run: CRC32C of every fragment, completeness against /sources,
 /// copies of one event against each other. The run's manifest decides which copy counts: the given
 /// manifest, otherwise the one beside the files. If there is none, or it does not name the event,
-/// the highest attempt counts. A file that cannot be read is a problem in the result, and the
+/// the latest attempt counts. A file that cannot be read is a problem in the result, and the
 /// others are checked. Blocks on the disk; memory: a few megabytes, and 32 bytes for every batch.
 /// Errors: usage (no files).
 [[nodiscard]] FANIN_API Result<VerifyResult> verify(std::span<const std::string> files,

@@ -18,6 +18,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/attempt.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/inspect.hpp"
@@ -304,6 +305,25 @@ TEST_F(Verify, lets_the_highest_attempt_win_where_no_manifest_says) {
   EXPECT_EQ(result.events, 200U);
   EXPECT_EQ(result.superseded, 100U);
   EXPECT_EQ(result.duplicates, 0U);
+}
+
+TEST_F(Verify, lets_the_attempt_after_65535_win) {
+  const auto plan = [](EventNumber, SourceId source) {
+    return FragmentPlan{.absent = source == 10, .size = source == 10 ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}, 65535}}, 1, plan);
+  const auto b = write("bu1", {{{0, 100}, next_attempt(65535)}});
+  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  ASSERT_TRUE(manifest);
+  for (const auto& [node, path] : {std::pair("bu1", b), std::pair("bu0", a)})
+    ASSERT_TRUE(manifest->add(ManifestFile{node, 1, std::filesystem::path(path).filename()}));
+  const auto result = check({a, b});
+  EXPECT_EQ(result.complete, 100U);
+  EXPECT_EQ(result.superseded, 100U);
+  EXPECT_EQ(result.duplicates, 0U);
+  const auto event = inspect_event(manifest->path(), 50);
+  ASSERT_TRUE(event) << event.error().text;
+  EXPECT_THAT(*event, HasSubstr("complete; attempt 1, incarnation 1 of bu1"));
 }
 
 TEST_F(Verify, lets_the_manifest_say_who_wins) {

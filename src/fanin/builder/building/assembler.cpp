@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/builder/attempt.hpp"
+#include "fanin/base/attempt.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::builder {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fanin/builder/attempt.hpp"
+#include "fanin/base/attempt.hpp"
 
 namespace fanin::builder {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fanin/builder/attempt.hpp"
+#include "fanin/base/attempt.hpp"
 
 namespace fanin::builder {
 namespace {

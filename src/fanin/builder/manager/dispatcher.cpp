@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fanin/builder/attempt.hpp"
+#include "fanin/base/attempt.hpp"
 #include "fanin/builder/manager/node_messages.hpp"
 #include "fanin/builder/metadata.hpp"
 

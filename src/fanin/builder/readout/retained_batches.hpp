@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "fanin/builder/attempt.hpp"
+#include "fanin/base/attempt.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/builder/recently_decided.hpp"

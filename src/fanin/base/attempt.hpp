@@ -5,7 +5,7 @@
 
 #include "fanin/base/identity.hpp"
 
-namespace fanin::builder {
+namespace fanin {
 
 // The one after this. 0 is the first attempt alone.
 [[nodiscard]] constexpr Attempt next_attempt(Attempt attempt) {
@@ -19,4 +19,4 @@ namespace fanin::builder {
   return ahead != 0 && ahead <= std::numeric_limits<Attempt>::max() / 2;
 }
 
-} // namespace fanin::builder
+} // namespace fanin
