@@ -294,6 +294,47 @@ TEST_P(TransportConformance, who_does_not_even_introduce_itself_keeps_nobody_out
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
+/// Whoever is sent away for its silence is followed by another one. A peer that speaks at once
+/// still gets in before its handshake is given up.
+TEST_P(TransportConformance, a_flood_of_silent_peers_that_come_again_keeps_nobody_out) {
+  constexpr std::size_t flood = 200; // more than there are places for unidentified peers
+  listen_to_anybody();
+  server.any_home = true;
+  server.react = [](Transport& transport, Event& event) {
+    if (event.kind == EventKind::message) transport.mark_identified(event.connection);
+  };
+  const Url url = backend->server().listening_url(listener);
+  std::vector<std::unique_ptr<RawPeer>> raw;
+  const auto come = [&] {
+    raw.push_back(backend->connect_raw(url));
+    return raw.back() != nullptr;
+  };
+  while (raw.size() < flood) {
+    if (!come())
+      GTEST_SKIP() << "not applicable: whoever connects below this transport introduces itself";
+    for (int turns = 0; turns < 4; ++turns) (void)backend->turn();
+  }
+  const auto honest = connect(client.options());
+  bool said = false;
+  const auto heard = [&] {
+    if (!client.opened.empty() && !said)
+      said = client.send(backend->client(), honest, 0, 32) == SendOutcome::accepted;
+    return server.messages == 1;
+  };
+  for (Duration passed{}; passed < std::chrono::seconds{4} && !heard();
+       passed += std::chrono::milliseconds{250}) {
+    run_until_idle();
+    (void)backend->pass(std::chrono::milliseconds{250});
+    for (std::size_t i = 0; i < flood / 8; ++i) {
+      raw[i] = nullptr; // of those that were sent away
+      (void)come();
+    }
+    raw.erase(raw.begin(), raw.begin() + flood / 8);
+  }
+  EXPECT_TRUE(run_until(heard)); // networks take their time
+  EXPECT_TRUE(client.closed.empty());
+}
+
 TEST_P(TransportConformance,
        messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
   PeerPools pools{.receive_pages = 4, .shared = GetParam().shared_pools};

@@ -72,6 +72,8 @@ void RdmProvider::accept(RdmListening& listening) {
       check_timeouts_later();
       return;
     }
+    // What it has sent in time is read before it is judged.
+    if (unidentified_.full()) unidentified_.peer_to_evict(now())->on_ready(EPOLLIN);
     if (unidentified_.full()) evict(*unidentified_.peer_to_evict(now()));
     auto unidentified = std::make_unique<UnidentifiedPeer>(*this);
     unidentified->listening = &listening;
@@ -300,6 +302,11 @@ void RdmProvider::check_timeouts_later() {
 
 void RdmProvider::check_timeouts() {
   const Time long_ago = loop_.now() - patience;
+  std::vector<UnidentifiedPeer*> late;
+  for (const auto& unidentified : accepted_) {
+    if (unidentified->since <= long_ago) late.push_back(unidentified.get());
+  }
+  for (UnidentifiedPeer* const unidentified : late) unidentified->on_ready(EPOLLIN); // may end it
   std::erase_if(accepted_, [&](const auto& unidentified) {
     if (unidentified->since > long_ago) return false;
     queue_event({.text = fmt::format("{}: did not identify itself within {}", unidentified->peer,

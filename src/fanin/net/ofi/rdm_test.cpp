@@ -253,6 +253,25 @@ TEST_P(OfiRdm, peers_that_say_nothing_are_evicted_when_others_wait_and_closed_in
   EXPECT_TRUE(run_until([&] { return client.pages_are_home(); }));
 }
 
+// As where a busy host has given it no processor.
+TEST_P(OfiRdm, what_peers_have_sent_is_read_before_they_are_sent_away) {
+  std::vector<Descriptor> peers;
+  for (int i = 0; i < 128; ++i) {
+    peers.push_back(connect_to(url()));
+    (void)loop.turn();
+  }
+  for (int i = 0; i < 100; ++i) (void)loop.turn();
+  const std::array<std::byte, 10> none_of_fanin{std::byte{7}};
+  for (const Descriptor& peer : peers) say(peer, none_of_fanin);
+  for (int i = 0; i < 16; ++i) {
+    peers.push_back(connect_to(url()));
+    say(peers.back(), none_of_fanin);
+  }
+  clock.ahead += std::chrono::seconds{6};
+  EXPECT_TRUE(run_until([&] { return closed(CloseReason::protocol_violation) == peers.size(); }));
+  EXPECT_EQ(said.find("did not identify itself"), std::string::npos) << said;
+}
+
 TEST_P(OfiRdm, a_peer_that_is_none_of_fanin_is_refused_and_counted) {
   const auto peer = raw();
   std::array<std::byte, 10> hello{std::byte{7}};

@@ -247,11 +247,12 @@ bool RdmaTransport::arm() {
 std::size_t RdmaTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
-  expired_.take_each([this](Connection& connection) { expire(connection); });
   if (std::exchange(check_endpoints_, false) || setting_up_ > 0 ||
       ++polls_ % rdma_polls_per_check == 0)
     read_events();
   reap();
+  // Judged when all that has come is known: this process may have had no processor for long.
+  expired_.take_each([this](Connection& connection) { expire(connection); });
   if (!starved_.empty()) retry_starved(); // before those that have pages
   if (!given_out_.empty()) replenish_given_back();
   if (!copying_.empty()) retry_copying();

@@ -38,6 +38,7 @@ struct ShmTransport::Connection {
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
   bool spoke = false; // a message of it was handed out
+  bool extended = false; // was late and had something unread
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT

@@ -224,6 +224,7 @@ void ShmTransport::expire(Connection& connection) {
     give_up(connection, "has not taken all that was sent, and takes nothing more");
     return abandon_closing(connection);
   }
+  if (connection.state.stage() == Stage::handshake) read_packets(connection);
   if (!connection.state.setting_up()) return;
   const CloseReason reason =
       connection.state.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation;

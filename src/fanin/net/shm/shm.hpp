@@ -138,6 +138,7 @@ private:
   // making connections (shm_setup.cpp)
   [[nodiscard]] bool accept_one(Listener& listener);
   void evict(Connection& unidentified);
+  [[nodiscard]] bool extend_if_unread(Connection& unidentified);
   void try_connect(Connection& connection);
   void try_again(Connection& connection);
   void start_handshake(Connection& connection);

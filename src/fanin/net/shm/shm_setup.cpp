@@ -169,10 +169,29 @@ void ShmTransport::evict(Connection& unidentified) {
   end(unidentified, CloseReason::protocol_violation);
 }
 
+// This process may have had no processor for long: what a peer has sent in time is read before the
+// peer is judged, once.
+bool ShmTransport::extend_if_unread(Connection& unidentified) {
+  const bool silent = !unidentified.connected();
+  read_packets(unidentified);
+  if (!unidentified.state.is_open() || unidentified.extended) return false;
+  const std::uint32_t written = unidentified.peer().written.load(std::memory_order_acquire);
+  unidentified.extended = silent || written != unidentified.receiving.read;
+  if (unidentified.extended) poll_eagerly(unidentified);
+  return unidentified.extended;
+}
+
 bool ShmTransport::accept_one(Listener& listener) {
   if (!unidentified_.admits(loop_.now())) { // it waits in the kernel's queue
     listeners_.pause(listener);
     return false;
+  }
+  if (unidentified_.full()) {
+    Connection& oldest = *unidentified_.peer_to_evict(loop_.now());
+    const bool extended = extend_if_unread(oldest);
+    if (extended && oldest.unidentified.unidentified())
+      unidentified_.renew(oldest.unidentified, loop_.now());
+    if (extended) return true; // the next one may have sent nothing
   }
   Descriptor socket(
       ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

@@ -35,7 +35,7 @@ std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages, bool shared) {
 }
 
 struct Side final : Handler {
-  void on_event(Transport&, Event& event) override {
+  void on_event(Transport& transport, Event& event) override {
     switch (event.kind) {
     case EventKind::accepted:
     case EventKind::connected: connections.push_back(event.connection); break;
@@ -43,6 +43,7 @@ struct Side final : Handler {
     case EventKind::writable: ++writable; break;
     case EventKind::message:
       ++messages;
+      if (identifies) transport.mark_identified(event.connection);
       kept.push_back(event.message);
       if (event.rest.size > 0) kept.push_back(event.rest);
     }
@@ -58,6 +59,7 @@ struct Side final : Handler {
   std::deque<memory::View> kept;
   std::uint64_t messages = 0;
   int writable = 0;
+  bool identifies = false; // who has sent a message
 };
 
 memory::View filled(memory::PagePool& pool, std::uint32_t size, int value) {
@@ -499,6 +501,24 @@ TEST_F(ShmToAnybody, where_unidentified_peers_crowd_the_oldest_is_evicted_after_
     EXPECT_EQ(at_server_.connections.size(), known + 1);
     EXPECT_EQ(evicted(), before + 1);
   }
+}
+
+// As where a busy host has given it no processor.
+TEST_F(ShmToAnybody,
+       a_listener_that_was_away_reads_what_peers_have_sent_before_it_sends_them_away) {
+  at_server_.identifies = true;
+  arrive(peers_max, false);
+  peers_.push_back(std::make_unique<shm::RawPeer>(url_));
+  for (const auto& peer : peers_) {
+    peer->say_hello();
+    peer->put({.kind = RecordKind::inlined, .length = 8});
+  }
+  clock_.advance(ShmOptions{}.handshake_timeout);
+  run_until_idle();
+  EXPECT_EQ(at_server_.connections.size(), peers_max + 1);
+  EXPECT_EQ(at_server_.messages, peers_max + 1);
+  EXPECT_EQ(evicted(), 0U) << logged_.front();
+  at_server_.kept.clear();
 }
 
 TEST_F(ShmToAnybody, a_peer_that_has_identified_itself_is_not_evicted) {
