@@ -65,6 +65,8 @@ public:
   [[nodiscard]] bool too_late() const { return too_late_; }
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
+  // It has ended, and that is reported: others must not wait for what it held.
+  virtual void withdraw() {}
   // What a user who started just this node is told when it has ended in good order.
   [[nodiscard]] virtual std::string end_message() const { return "has ended"; }
   // Where an event manager can be reached, after start(); empty: this is none.

@@ -266,6 +266,7 @@ void Process::report_end(std::size_t index) {
   if (options_.attended && !has_event_manager() && node.outcome()) {
     log(options_.nodes[index], LogLevel::info, node.end_message());
   }
+  node.withdraw();
   // Without a launcher that ends the run.
   if (options_.attended && has_event_manager() && unable) stop();
   if (node.configured().role == config::Role::builder) tell_if_no_builder_is_left();

@@ -17,9 +17,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/source/testing/recorded.hpp"
 
 namespace fanin::executive {
@@ -212,6 +214,51 @@ TEST(Process, a_run_whose_builder_units_have_all_failed_ends) {
   EXPECT_THAT(ran.result.at("error").text(),
               AllOf(HasSubstr("all builder units have failed: "), HasSubstr("as it was told")));
   EXPECT_TRUE(ran.result.at("balanced").boolean()) << ran.result.dump();
+}
+
+TEST(Process, a_readout_unit_that_has_failed_lets_go_of_its_senders) {
+  constexpr const char* waiting = R"(
+[run]
+output = "discard"
+[network]
+url = "inproc://"
+[buffers]
+huge_pages = "off"
+[[readout]]
+source = [{ id = 1, type = "receive", listen = "tcp://127.0.0.1:0", wait_for_sender = true }]
+[[builder]]
+)";
+  const auto configuration = config::parse(waiting, "test.toml");
+  ASSERT_TRUE(configuration) << configuration.error().text;
+  const auto plugins = Plugins::load(*configuration);
+  ASSERT_TRUE(plugins);
+  const auto connect = [](const std::string& url) {
+    const net::Address to = net::resolve(net::Url::parse(url).value(), false)->front();
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(socket.get(), to.get(), to.length) != 0) socket.reset();
+    return socket;
+  };
+  std::string url;
+  Descriptor sender;
+  std::vector<std::string> log;
+  Process* running = nullptr;
+  const auto on_report = [&](const json::Value& report) {
+    if (report.at("report").text() == "log") log.push_back(report.at("text").text());
+    if (report.at("report").text() != "senders") return;
+    url = report.at("urls").list().front().text();
+    sender = connect(url);
+    running->stop_now("as it was told");
+  };
+  auto process = Process::make(*configuration, *plugins, {.nodes = {0, 1}, .report = on_report});
+  ASSERT_TRUE(process) << process.error().text;
+  running = process->get();
+  ASSERT_TRUE((*process)->run());
+  EXPECT_FALSE((*process)->succeeded());
+  ASSERT_TRUE(sender);
+  char byte = 0;
+  EXPECT_GE(::recv(sender.get(), &byte, 1, MSG_DONTWAIT), 0) << "it would wait";
+  EXPECT_FALSE(connect(url));
+  EXPECT_THAT(log, Contains(HasSubstr("no longer listens at " + url)));
 }
 
 TEST(Process, nodes_that_were_stopped_before_they_reached_the_event_manager_end_in_order) {

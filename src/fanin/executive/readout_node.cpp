@@ -88,6 +88,19 @@ void ReadoutNode::describe(json::Value& report) {
   }
 }
 
+void ReadoutNode::withdraw() {
+  for (const auto& [name, source] : sources_) {
+    if (const std::string url = source->listening_url(); !outcome_ && !url.empty()) {
+      context_.log(LogLevel::warning,
+                   fmt::format("source {} no longer listens at {}, and its senders are "
+                               "disconnected: {} has failed",
+                               name, url, configured().name));
+    }
+  }
+  sources_.clear();
+  unit_.reset();
+}
+
 Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& source,
                                                       memory::PagePool& pool) {
   source::SourceSettings settings = source.settings;

@@ -22,6 +22,7 @@ public:
   void stop_now(const std::string& why) override { leave(why); }
   [[nodiscard]] bool ended() const override { return ended_; }
   void describe(json::Value& report) override;
+  void withdraw() override;
   [[nodiscard]] std::string end_message() const override;
   void turn() override;
 
