@@ -30,9 +30,9 @@ struct StreamOptions {
   Duration duration{};
 };
 
-// Pages of records, each one message: what the net room takes.
+// Pages of records, each one message: what the transport costs.
 [[nodiscard]] Result<Sample> run_page_stream(const StreamOptions& options);
-// Parts of emulated sources, without an event manager: what the source room and the framing take.
+// Data blocks of emulated sources, without an event manager: what the source and the framing cost.
 [[nodiscard]] Result<Sample> run_block_stream(const StreamOptions& options);
 
 } // namespace fanin::bench

@@ -15,8 +15,7 @@ namespace fanin::executive {
 [[nodiscard]] FANIN_INTERNAL_API std::string describe(const config::Configuration& configuration,
                                                       std::span<const NodePlan> plans);
 
-// Says of which sources nobody knows the rate: whether their memory suffices is not checked. Empty:
-// of none.
+// Names the sources whose rate is unknown, so that their memory cannot be checked. Empty: none.
 [[nodiscard]] FANIN_INTERNAL_API std::string
 unknown_rates(const config::Configuration& configuration);
 

@@ -25,7 +25,7 @@ public:
   FANIN_INTERNAL_API void on_report(const json::Value& report);
   void on_exit(const std::string& process, const ChildExit& exit);
 
-  // If the run has not begun, it waits for senders of sources, and for nothing else.
+  // True: nothing but senders of sources is missing, or the run has begun.
   [[nodiscard]] FANIN_INTERNAL_API bool only_senders_missing() const;
   [[nodiscard]] bool has_result() const { return !result_.is_null(); }
   // Changes with each progress report.

@@ -1,5 +1,5 @@
-// What is known of several configurations that run as two stages (stage_launcher.hpp): the live
-// line, the result and its text.
+// What is known of several configurations that run as two stages (stage_launcher.hpp): the
+// progress line, the result and its text.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ public:
   FANIN_INTERNAL_API void on_failure(std::size_t index, std::string why);
 
   // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
-  // waited for. With what a group that stands waits for.
+  // waited for. If a group makes no progress: also what it waits for.
   [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
   // The result object of all; docs/command.md lists its keys.
   [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;

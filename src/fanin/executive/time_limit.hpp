@@ -1,5 +1,6 @@
-// Ends this process if something that it watches takes too long: the kernel does, so no thread and
-// no working loop is needed. The launcher starts another one.
+// Ends this process if something that it watches takes too long: the `time_limit` of a filter unit
+// for one event. The kernel does it, so no thread and no working loop is needed. The launcher
+// starts the process again.
 #pragma once
 
 #include <ctime>

@@ -27,7 +27,7 @@ public:
   [[nodiscard]] std::vector<source::SourceCounter> counters() const override;
 
 private:
-  // What `call` gives, or `otherwise` if it throws, which is logged once.
+  // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
   Value or_else(Call call, Value otherwise) const;
   void say_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);

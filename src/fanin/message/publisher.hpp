@@ -33,7 +33,7 @@ enum class SlowSubscriber : std::uint8_t {
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
   FlushPolicy flush = {}; ///< of high-throughput subscriptions
-  /// Most bytes of memory in what waits for a subscriber; beyond this it is slow.
+  /// Most bytes of memory that messages waiting for one subscriber may take; with more it is slow.
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   /// Most tags of a subscriber in one mode; one that asks for more is disconnected (bad_page).
   std::uint32_t tags_max = 65536;

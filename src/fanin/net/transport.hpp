@@ -156,8 +156,9 @@ public:
                                                     ///< -1: none (in memory, a scheduler runs the
                                                     ///< loop)
 
-  /// Closes a connection. What send() accepted is still delivered (orderly end) unless `abort`. No
-  /// event follows. A second call has no effect.
+  /// Closes a connection. What send() accepted is still delivered (orderly end) unless `abort`:
+  /// each transport has a linger_timeout for a peer that takes nothing. No event follows. A second
+  /// call has no effect.
   virtual void close(ConnectionId connection, bool abort = false) = 0;
 
   /// Says that the peer is identified: ConnectionOptions::peers_must_identify ends for it.

@@ -325,7 +325,7 @@ private:
   [[nodiscard]] std::uint32_t page_room() const {
     return static_cast<std::uint32_t>(page_end_ - position_);
   }
-  // An exact fit is not: begin_slow() is the one that finds out that there is no page yet.
+  // False for a fragment that fills the page exactly: begin_slow() then gets the next page.
   [[nodiscard]] bool expected(EventNumber event, std::uint32_t size) const {
     return event == table_.next() && event < fast_end_ && size < page_room() &&
            size <= options_.fragment_max;

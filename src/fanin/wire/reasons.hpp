@@ -11,7 +11,8 @@ namespace fanin::wire {
 
 /// Why a fragment was dropped before it was announced. A new reason is a line here and one in the
 /// table below. Status messages and FragmentQueue get longer, so that protocol_version
-/// (control.hpp) and plugin_abi (executive/plugin.hpp) rise. docs/plugins.md explains it.
+/// (control.hpp) and plugin_abi (executive/plugin.hpp) rise. FragmentQueue (source/) is what drops;
+/// docs/plugins.md explains the reasons.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
   number_repeat, ///< the same number again

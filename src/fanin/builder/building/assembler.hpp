@@ -75,10 +75,10 @@ public:
     std::size_t source = 0; // index of it
   };
   struct Added {
-    Assembly* batch = nullptr;    // it is of this one; null: of one that is over
+    Assembly* batch = nullptr;    // the block's batch; null: that batch is over
     Assembly* early = nullptr;    // begins with this block: its owner says when (heard_at)
     Assembly* complete = nullptr; // has all of its blocks now, and is assigned
-    std::string wrong; // why no good readout unit sends that; empty: it does
+    std::string wrong; // why the block is invalid; empty: it is valid
   };
   [[nodiscard]] Added add(const Block& block);
 

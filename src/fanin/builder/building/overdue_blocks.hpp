@@ -51,7 +51,7 @@ public:
   [[nodiscard]] bool due(Duration now);
 
   struct Found {
-    std::vector<Assembly*> stuck; // of no batch, or of one that was decided long ago, if early
+    std::vector<Assembly*> stuck; // to hand back; an early one has no batch, or an old one
     std::vector<Lane> unreachable;
   };
   // `members`: the lanes of readout units that take part, in their order.
@@ -74,8 +74,8 @@ private:
   [[nodiscard]] bool is_within_patience(const Lane& lane, Duration now) const {
     return now - state(lane).heard_at < state(lane).patience;
   }
-  [[nodiscard]] bool has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
-                                            Duration now, std::span<const Lane> members) const;
+  [[nodiscard]] bool still_to_deliver(const Assembler& assembler, const Assembly& assembly,
+                                      Duration now, std::span<const Lane> members) const;
   Duration timeout_; // the first patience
   Duration patience_next_;
   Duration dead_after_;
@@ -107,7 +107,7 @@ inline OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Dur
       assembly->heard_at = now;
     }
     if (now - assembly->heard_at >= dead_after_ + timeout_ &&
-        !has_its_turn_before_it(assembler, *assembly, now, members)) {
+        !still_to_deliver(assembler, *assembly, now, members)) {
       found.stuck.push_back(assembly);
     }
     if (assembly->state != AssemblyState::assigned) continue;
@@ -124,11 +124,10 @@ inline OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Dur
   return found;
 }
 
-// A lane carries batches in the order in which they were assigned. One that gets on and has not
-// begun a later one comes to this one yet, however long that takes on a slow link.
-inline bool OverdueBlocks::has_its_turn_before_it(const Assembler& assembler,
-                                                  const Assembly& assembly, Duration now,
-                                                  std::span<const Lane> members) const {
+// A lane carries batches in the order in which they were assigned. A lane that still delivers, and
+// has begun no later batch, will still deliver this one, however slow its link is.
+inline bool OverdueBlocks::still_to_deliver(const Assembler& assembler, const Assembly& assembly,
+                                            Duration now, std::span<const Lane> members) const {
   if (assembly.state != AssemblyState::assigned) return false;
   return std::ranges::any_of(members, [&](const Lane& lane) {
     return is_within_patience(lane, now) && state(lane).latest <= assembly.assigned_at &&

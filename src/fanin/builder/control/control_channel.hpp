@@ -26,8 +26,8 @@ public:
 
   // A new conversation over this connection: what was kept of an earlier one is forgotten.
   void begin(net::Link link);
-  // The same conversation over a new connection, of whose messages the peer has `received` pages.
-  // False: that cannot be.
+  // The same conversation over a new connection; the peer has received that many pages of it.
+  // False: that number is impossible.
   [[nodiscard]] bool resume(net::Link link, std::uint64_t received);
   // Without a connection; what is said waits for the next one.
   void detach();

@@ -38,7 +38,7 @@ public:
     OnMessage on_message;
     std::function<void()> on_lost; // the conversation is over; a new one is tried
     // Refused for good, or for longer than give_up_after; or the event manager stays away, or is
-    // silent for more than a minute and than give_up_after.
+    // silent for longer than a minute and longer than give_up_after.
     std::function<void(const Error&)> on_given_up;
   };
 
@@ -56,7 +56,7 @@ public:
   // As the channel's: what may grow long is only said while there is room.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
-  // The most bytes of text for people behind so many bytes of other parts.
+  // Most bytes of human-readable text after that many bytes of other parts.
   [[nodiscard]] std::size_t text_max(std::size_t parts_bytes) const {
     return std::min(room_max() / 4, room_max() - parts_bytes);
   }

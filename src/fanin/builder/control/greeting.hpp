@@ -1,5 +1,5 @@
 // One control message that goes ahead of all others, without a number: what opens a connection, or
-// acknowledges what has come over it.
+// acknowledges what has come over it. It only sends: ControlServer and ReadoutLinks judge a hello.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The assignment policies that `event.assignment` names.
+// The assignment policies that `event.assignment` names. A new one is a class here, a name in
+// AssignmentPolicy (system.hpp) and a line in make_assigner().
 #pragma once
 
 #include <vector>

@@ -38,7 +38,8 @@ public:
   explicit Dispatcher(const Parts& parts);
 
   void readout_up(NodeId node, std::uint64_t memory, std::uint64_t metadata);
-  // Before its announcements are left behind: builder units hear what it had of their batches.
+  // Call it before Announcements forgets the node: it tells builder units what is lost of their
+  // batches.
   void readout_down(NodeId node);
   void builder_up(NodeId node, std::uint64_t capacity);
   // Its batches are to be assigned again; gives their events.

@@ -30,7 +30,7 @@ public:
   [[nodiscard]] bool on_reached(NodeId builder, const wire::Reached& reached, Time now);
   // The builder unit has handed a batch back because of this readout unit.
   void on_blamed(NodeId builder, NodeId readout, Time now);
-  // Now and then.
+  // Periodically: gives up readout units that no builder unit reaches.
   void watch(Time now);
 
 private:

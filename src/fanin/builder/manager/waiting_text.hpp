@@ -1,4 +1,5 @@
-// The human-readable reason why a run makes no progress.
+// The human-readable reason why a run makes no progress; RunView (executive/) writes "waiting for"
+// before it.
 #pragma once
 
 #include <string>

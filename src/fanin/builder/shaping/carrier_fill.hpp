@@ -16,8 +16,7 @@ public:
 
   // Not worth another message.
   static constexpr std::uint32_t rest_least = 256;
-  // One source's blocks of one batch in one carrier. Every two of them but the last fill half of
-  // what is left of it, so that few carriers end early.
+  // Most blocks of one source and one batch in one carrier.
   static constexpr std::uint32_t blocks_most = 4;
 
   struct Limits { // of the next block

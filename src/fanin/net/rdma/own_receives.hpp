@@ -68,7 +68,7 @@ public:
     --pages_[layout_.page_of(slot)].posted;
   }
 
-  void make_good(std::vector<Receive>&) override {}
+  void replace_used(std::vector<Receive>&) override {}
   void give_back() override { pages_.clear(); }
   void set_limited(bool limited) override { limited_ = limited; }
 

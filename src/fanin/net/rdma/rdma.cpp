@@ -346,7 +346,7 @@ void RdmaTransport::post_collected(Connection& connection) {
 // What has come is not wanted, and nothing more is promised to the peer for it.
 void RdmaTransport::drop(Connection& connection, std::uint32_t slot) {
   connection.traffic->receives->drop(slot);
-  connection.traffic->receives->make_good(collected_);
+  connection.traffic->receives->replace_used(collected_);
   post_collected(connection);
 }
 

@@ -38,8 +38,9 @@ public:
                                           PageFiller& filler, bool& moved) = 0;
   // A receive has completed, and what it brought is not wanted.
   virtual void drop(std::uint32_t slot) = 0;
-  // What others were promised and this connection's peer has taken is put behind `to`.
-  virtual void make_good(std::vector<Receive>& to) = 0;
+  // This connection's peer may have used receives that were promised to others: adds as many to
+  // `to`, to be posted in their place.
+  virtual void replace_used(std::vector<Receive>& to) = 0;
   // The provider does not write for this connection any more.
   virtual void give_back() = 0;
   // Until it is lifted, one page or what credits need at least: the peer has not said who it is.

@@ -191,7 +191,7 @@ public:
     use();
     all_.free_slots_.push_back(slot);
   }
-  void make_good(std::vector<Receive>& to) override {
+  void replace_used(std::vector<Receive>& to) override {
     while (all_.posted_ < all_.promised_ && all_.post_more(to)) {
     }
   }

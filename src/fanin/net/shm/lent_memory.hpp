@@ -39,7 +39,7 @@ private:
 // Thread: its transport's.
 class LentMemory final : public memory::PageHome {
 public:
-  struct Owner { // of a LentMemory: leaves it to itself once it has no more use for it
+  struct Owner { // after it, a LentMemory deletes itself when its last page is returned
     void operator()(LentMemory* memory) const { memory->leave(); }
   };
   using Pointer = std::unique_ptr<LentMemory, Owner>;
@@ -55,7 +55,8 @@ public:
   }
   [[nodiscard]] bool contains(const Piece& piece) const;
 
-  // The pieces (which are contained) as views; what is lent under `as` goes back with the last.
+  // The pieces, which contains() has accepted, as views. The message is returned under `as` when
+  // the last view is gone.
   void lend(std::span<const Piece> pieces, Return as, std::span<memory::View, pieces_max> views);
   [[nodiscard]] std::uint32_t lent() const { return lent_; } // messages
 

@@ -36,8 +36,8 @@ struct TcpOptions {
   /// Time from the start of a connection until the peer has introduced itself. A silent accepted
   /// peer is closed then; a connect() without an answer ends with connect_failed.
   Duration handshake_timeout = std::chrono::seconds{5};
-  /// How long close() continues to deliver what was accepted, from the last time that the peer's
-  /// host took something.
+  /// After close(), what was accepted is delivered as long as the peer's host takes at least 64 KiB
+  /// within this time.
   Duration linger_timeout = std::chrono::seconds{5};
   /// Limits of unidentified peers. At the limit accepting pauses, and the oldest one is closed once
   /// its time is over.

@@ -19,7 +19,7 @@ using FindDevice = std::function<Result<Device*>(ibv_context*)>;
 
 class VerbsEndpoint final : public rdma::Endpoint {
 public:
-  // `asked`: the peer has.
+  // `asked`: true if the peer requested the connection.
   VerbsEndpoint(FindDevice find_device, CmId id, const PathOptions& path, bool asked)
       : find_device_(std::move(find_device)), id_(std::move(id)), path_(path), asked_(asked) {
     id_->context = this;
