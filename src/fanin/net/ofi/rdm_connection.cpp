@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <rdma/fi_tagged.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/ofi/messages.hpp"
 
 namespace fanin::net::ofi {
@@ -284,8 +285,14 @@ void RdmConnection::completed(const Completion& completion) {
 
 // --- the end ---
 
+void RdmConnection::advance_to(End next) {
+  FANIN_ASSERT(next > end_ && (next <= End::closed || end_ >= End::closed));
+  end_ = next;
+}
+
 void RdmConnection::close() {
-  if (std::exchange(closed_, true)) return;
+  if (is_closed()) return;
+  advance_to(End::closed);
   provider_.forget_events(*this);
   next_address_.cancel();
   since_ = provider_.now();
@@ -299,18 +306,20 @@ void RdmConnection::close() {
   check_end();
 }
 
-bool RdmConnection::is_retired() const { return closed_ && drained_ && (hung_up_ || overdue_); }
+bool RdmConnection::is_retired() const { return end_ == End::drained && (hung_up_ || overdue_); }
 
 void RdmConnection::check_end() {
   const bool dead = hung_up_ && !farewell_;
   const bool over = all_has_come() || dead || overdue_;
-  if (!closed_) {
-    if (stage_ != Stage::connected || !over || std::exchange(end_reported_, true)) return;
+  if (!is_closed()) {
+    if (stage_ != Stage::connected || !over || end_ == End::reported) return;
+    advance_to(End::reported);
     provider_.queue_event({.kind = ProviderEvent::Kind::gone, .endpoint = this});
     return;
   }
-  if (drained_ || !over) return;
-  if (!std::exchange(canceled_, true)) {
+  if (end_ == End::drained || !over) return;
+  if (end_ == End::closed) {
+    advance_to(End::canceled);
     waiting_.clear();
     cancel_receives();
   }
@@ -321,7 +330,7 @@ void RdmConnection::check_end() {
     sends_.forget();
   }
   if (receives_.size() > 0 || sends_.size() > 0) return;
-  drained_ = true;
+  advance_to(End::drained);
   if (socket_) (void)::shutdown(socket_.get(), SHUT_WR);
 }
 

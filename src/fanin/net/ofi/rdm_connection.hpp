@@ -51,7 +51,7 @@ public:
   void go_on_posting(); // receives that the provider had no room for
   // For the peer to end. No longer, if it does so since before `time`.
   [[nodiscard]] bool waits() const {
-    return !overdue_ && (closed_ ? !is_retired() : farewell_.has_value() && !end_reported_);
+    return !overdue_ && (is_closed() ? !is_retired() : farewell_.has_value() && end_ == End::none);
   }
   void wait_no_longer(Time time);
   // The process goes on, and the connection ends as by its death.
@@ -59,6 +59,14 @@ public:
 
 private:
   enum class Stage : std::uint8_t { made, connecting, introducing, connected };
+  // How far the end of this side has come.
+  enum class End : std::uint8_t {
+    none,
+    reported, // the peer's end, to the transport
+    closed, // by the transport
+    canceled, // and the receives that are left were canceled
+    drained // nothing of ours is under way, and nothing can be
+  };
 
   [[nodiscard]] Result<> post_waiting(); // receives
   void connect_next();
@@ -69,6 +77,8 @@ private:
   void take_farewell();
   void refused(const rdma::HelloBytes& hello, std::string text);
   void hung_up();
+  void advance_to(End next);
+  [[nodiscard]] bool is_closed() const { return end_ >= End::closed; }
   void check_end();
   void cancel_receives();
   [[nodiscard]] bool all_has_come() const { return farewell_ && received_ == *farewell_; }
@@ -105,12 +115,9 @@ private:
   std::uint32_t received_ = first_count;
   std::optional<std::uint32_t> farewell_; // by the peer: its count of what it has sent
   Time since_{}; // it waits for the peer to end
-  bool closed_ = false;
+  End end_ = End::none;
   bool hung_up_ = false; // by the peer, or nobody is there
-  bool end_reported_ = false; // to the transport
   bool overdue_ = false; // the peer was waited for long enough
-  bool canceled_ = false; // the receives
-  bool drained_ = false; // nothing of ours is under way, and nothing can be
 };
 
 } // namespace fanin::net::ofi

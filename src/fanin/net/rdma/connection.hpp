@@ -70,6 +70,12 @@ struct Traffic {
   Sending sending;
 };
 
+enum class Cut : std::uint8_t {
+  no,
+  cut, // by the peer or the provider: what has come is all there is
+  complete // and all of it is in `arrived`
+};
+
 // It is `connecting` until its route is known and there are pages to post, and `retired` until no
 // completion can name it any more.
 struct Connection {
@@ -83,6 +89,8 @@ struct Connection {
             [this, take = std::move(take_addresses)](const auto& found) { take(*this, found); }),
         deadline([this, &expired_list] { expired_list.add(expired); }) {}
 
+  [[nodiscard]] bool is_cut() const { return cut != Cut::no; }
+
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
   bool identified = true;
@@ -91,8 +99,7 @@ struct Connection {
   bool writable_pending = false;
   bool end_sent = false;
   std::uint32_t progress = 0; // closing: Sending::progress() at the last look
-  bool cut = false; // by the peer or the provider: what has come is all there is
-  bool cut_is_known = false; // and all of it is in `arrived`
+  Cut cut = Cut::no;
   bool cut_unexplained = false; // by a cancellation, so far
   CloseReason cut_reason = CloseReason::peer_died;
   ReceiveOptions receiving;

@@ -52,7 +52,7 @@ RdmaTransport::~RdmaTransport() { provider_->stop(); }
 
 RdmaTransport::Connection* RdmaTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
-  const bool open = connection != nullptr && connection->state.is_open() && !connection->cut;
+  const bool open = connection != nullptr && connection->state.is_open() && !connection->is_cut();
   return open ? connection : nullptr;
 }
 
@@ -73,7 +73,7 @@ void RdmaTransport::mark_identified(ConnectionId id) {
   ready_.add(connection->ready);
   if (!connection->admitted) return;
   connection->traffic->receives->set_limited(false);
-  if (connection->state.is_open() && !connection->cut) {
+  if (connection->state.is_open() && !connection->is_cut()) {
     replenish(*connection);
     mark_starved(*connection);
   }
@@ -89,7 +89,7 @@ void RdmaTransport::close(ConnectionId id, bool abort) {
     return;
   withdraw(id);
   accounts_.close(connection->state);
-  if (abort || !connection->state.is_open() || connection->cut) {
+  if (abort || !connection->state.is_open() || connection->is_cut()) {
     retire(*connection);
     return;
   }
@@ -133,11 +133,11 @@ void RdmaTransport::violation(Connection& connection, std::string_view what) {
 // The peer has hung up, or the provider has. What came before is still delivered: it is all there
 // when the queues of completions have been empty once.
 void RdmaTransport::cut(Connection& connection, CloseReason reason) {
-  if (connection.cut || connection.state.stage() == Stage::retired) return;
+  if (connection.is_cut() || connection.state.stage() == Stage::retired) return;
   if (connection.state.setting_up())
     return refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
                   connection, "the connection was closed while it was being made");
-  connection.cut = true;
+  connection.cut = rdma::Cut::cut;
   connection.cut_reason = reason;
   to_sweep_.add(connection.sweep);
 }
@@ -174,7 +174,8 @@ void RdmaTransport::sweep() {
     if (connection.state.stage() == Stage::retired) {
       draining_.add(connection.draining);
     } else {
-      connection.cut_is_known = true;
+      FANIN_ASSERT(connection.cut == rdma::Cut::cut);
+      connection.cut = rdma::Cut::complete;
       ready_.add(connection.ready);
     }
   });
@@ -217,7 +218,7 @@ void RdmaTransport::expire(Connection& connection) {
 
 void RdmaTransport::probe() {
   connections_.for_each([](ConnectionId, Connection& connection) {
-    if (!connection.state.is_open() || connection.cut) return;
+    if (!connection.state.is_open() || connection.is_cut()) return;
     rdma::Traffic& traffic = *connection.traffic;
     if (std::exchange(traffic.heard, traffic.came) == traffic.came)
       connection.endpoint->probe(traffic.other);
@@ -313,7 +314,7 @@ void RdmaTransport::take_completion(const Completion& completion) {
 
 // What was under way when the connection ended, or what has ended it.
 void RdmaTransport::take_failure(Connection& connection, const Completion& completion) {
-  if (connection.cut && !connection.cut_unexplained) return;
+  if (connection.is_cut() && !connection.cut_unexplained) return;
   const bool too_large = completion.status == Completion::Status::too_large;
   const CloseReason reason = too_large ? CloseReason::message_too_large : CloseReason::peer_died;
   // What has failed may be told after what was cancelled for it.
@@ -322,7 +323,7 @@ void RdmaTransport::take_failure(Connection& connection, const Completion& compl
     report(reason, connection,
            too_large ? "sent a message larger than was agreed" : completion.text);
   }
-  if (connection.cut) {
+  if (connection.is_cut()) {
     connection.cut_reason = reason;
   } else {
     cut(connection, reason);
@@ -333,7 +334,7 @@ void RdmaTransport::take_failure(Connection& connection, const Completion& compl
 
 // When a connection was cut its own receives are of no use; those that it shares are others' too.
 void RdmaTransport::post_collected(Connection& connection) {
-  if (connection.cut && !connection.traffic->receives->shared()) collected_.clear();
+  if (connection.is_cut() && !connection.traffic->receives->shared()) collected_.clear();
   if (collected_.empty()) return;
   const auto posted =
       connection.endpoint->post_receives(collected_, connection.traffic->receives->slot_size());
@@ -363,7 +364,7 @@ void RdmaTransport::replenish(Connection& connection) {
 // one would have been needed, and the peer hears of it sooner.
 void RdmaTransport::replenish_given_back() {
   given_out_.take_each([this](Connection& connection) {
-    if (connection.state.is_open() && !connection.cut) replenish(connection);
+    if (connection.state.is_open() && !connection.is_cut()) replenish(connection);
   });
 }
 
@@ -374,7 +375,7 @@ void RdmaTransport::mark_starved(Connection& connection) {
 void RdmaTransport::retry_starved() {
   for (const auto& shared : shared_) shared->try_again();
   starved_.take_each([this](Connection& connection) {
-    if (connection.cut || connection.state.stage() == Stage::ended ||
+    if (connection.is_cut() || connection.state.stage() == Stage::ended ||
         connection.state.stage() == Stage::retired)
       return;
     const rdma::Receives& receives = *connection.traffic->receives;
@@ -409,14 +410,14 @@ void RdmaTransport::visit(Connection& connection, EventBatch& events) {
   post_collected(connection);
   if (!connection.state.is_open()) return;
   if (connection.wants_writable) check_writable(connection);
-  if (connection.writable_pending && !events.full() && !connection.cut) {
+  if (connection.writable_pending && !events.full() && !connection.is_cut()) {
     connection.writable_pending = false;
     events.add(connection, EventKind::writable);
   }
   const rdma::Traffic& traffic = *connection.traffic;
-  if (connection.cut_is_known && traffic.came == traffic.taken)
+  if (connection.cut == rdma::Cut::complete && traffic.came == traffic.taken)
     end(connection, connection.cut_reason);
-  if (more || (connection.writable_pending && !connection.cut)) ready_.add(connection.ready);
+  if (more || (connection.writable_pending && !connection.is_cut())) ready_.add(connection.ready);
 }
 
 // True: there is more that can be taken. Receives to be posted are collected.
@@ -496,7 +497,7 @@ void RdmaTransport::discard_arrived(Connection& connection) {
     traffic.receives->drop(front.slot);
     traffic.credits.posted(for_messages(traffic.receives->replenish(front.slot, collected_), *tag));
   }
-  over = over || connection.cut_is_known;
+  over = over || connection.cut == rdma::Cut::complete;
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (!over) return flush_list_.add(connection.flush);

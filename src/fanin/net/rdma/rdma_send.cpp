@@ -38,7 +38,7 @@ SendOutcome RdmaTransport::send(ConnectionId id, std::span<const memory::View> e
   const bool inlined = size <= connection->limits.inline_most;
   const bool to_copy = !inlined && must_copy(*connection, extents);
   if (too_much || sending.full() || (to_copy && !copy(*connection, extents, bytes, copied))) {
-    if (connection->cut) return SendOutcome::closed;
+    if (connection->is_cut()) return SendOutcome::closed;
     connection->wants_writable = true;
     return SendOutcome::backpressure;
   }
@@ -156,7 +156,7 @@ PageFiller* RdmaTransport::copy_filler(std::uint32_t largest) {
 // Hands over to the provider, at once, what there are credits for, behind the last message the end,
 // and where nothing of it goes, credits that are due.
 void RdmaTransport::pump(Connection& connection) {
-  if (connection.cut || connection.end_sent) return;
+  if (connection.is_cut() || connection.end_sent) return;
   rdma::Traffic& traffic = *connection.traffic;
   Sending& sending = traffic.sending;
   rdma::Credits after = traffic.credits;

@@ -1,6 +1,7 @@
 // The state of a connection of ShmTransport; included by its source files only.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "fanin/net/shm/shm.hpp"
@@ -30,6 +31,12 @@ private:
   Outbox* outbox_ = nullptr;
 };
 
+enum class PeerState : std::uint8_t {
+  here,
+  ended, // it has aborted
+  gone // it has hung up: what it had mapped is not used any more
+};
+
 } // namespace shm
 
 struct ShmTransport::Connection {
@@ -45,8 +52,7 @@ struct ShmTransport::Connection {
   bool broken = false; // the peer has violated the protocol: nothing more is read of it
   bool to_signal = false; // something new is in the own outbox
   bool took = false; // the peer has room that it had not
-  bool peer_ended = false; // it has aborted, or is gone
-  bool peer_gone = false; // it has hung up: what it had mapped is not used any more
+  shm::PeerState peer_state = shm::PeerState::here;
   std::uint32_t peer_max_message = 0;
   std::uint64_t armed = 0;
   std::uint32_t idle_polls = 0;
@@ -77,6 +83,10 @@ struct ShmTransport::Connection {
     return *reinterpret_cast<const shm::Outbox*>(peer_outbox.data());
   }
   [[nodiscard]] bool connected() const { return peer_outbox.data() != nullptr; }
+  [[nodiscard]] bool peer_has_ended() const { return peer_state != shm::PeerState::here; }
+  [[nodiscard]] bool peer_is_gone() const { return peer_state == shm::PeerState::gone; }
+  // The peer's state only goes forward.
+  void peer_becomes(shm::PeerState next) { peer_state = std::max(peer_state, next); }
   // Until mark_identified().
   [[nodiscard]] bool has_to_wait() const { return spoke && unidentified.unidentified(); }
   [[nodiscard]] std::size_t lent_out() const {

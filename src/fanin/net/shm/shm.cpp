@@ -95,7 +95,7 @@ void ShmTransport::close(ConnectionId id, bool abort) {
     erase(*connection);
     return;
   }
-  if (abort || connection->state.stage() == Stage::ended || connection->peer_ended) {
+  if (abort || connection->state.stage() == Stage::ended || connection->peer_has_ended()) {
     if (abort) say_aborted(*connection);
     retire(*connection);
     return;
@@ -111,7 +111,7 @@ void ShmTransport::close(ConnectionId id, bool abort) {
 // What was accepted is in the outbox already, or will be when the peer has taken more; the end goes
 // behind it. From then on the peer needs nothing of this process.
 void ShmTransport::continue_closing(Connection& connection) {
-  if (!connection.peer_ended) {
+  if (!connection.peer_has_ended()) {
     if (!has_room(connection, 1)) return;
     const Record record{.kind = RecordKind::end};
     std::memcpy(begin_record(connection, 1, 0), &record, sizeof record);
@@ -176,7 +176,8 @@ void ShmTransport::say_aborted(Connection& connection) {
 }
 
 void ShmTransport::check_abort(Connection& connection) {
-  if (connection.peer().aborted.load(std::memory_order_acquire) != 0) connection.peer_ended = true;
+  if (connection.peer().aborted.load(std::memory_order_acquire) != 0)
+    connection.peer_becomes(shm::PeerState::ended);
 }
 
 // A page dies only with its holder: as long as one end reads what the other has lent, and both
@@ -201,7 +202,7 @@ void ShmTransport::want_nothing(Connection& connection) {
 void ShmTransport::erase_if_drained(Connection& connection) {
   if (connection.state.stage() != Stage::retired) return;
   const bool all_home = connection.lent_out() == 0 && connection.lent->lent() == 0;
-  if (all_home || connection.peer_gone || !connection.connected()) erase(connection);
+  if (all_home || connection.peer_is_gone() || !connection.connected()) erase(connection);
 }
 
 void ShmTransport::erase(Connection& connection) {
@@ -211,8 +212,7 @@ void ShmTransport::erase(Connection& connection) {
 }
 
 void ShmTransport::peer_gone(Connection& connection) {
-  connection.peer_ended = true;
-  connection.peer_gone = true;
+  connection.peer_becomes(shm::PeerState::gone);
   for (std::uint32_t i = 0; i < connection.sending.slots.size(); ++i) {
     if (connection.sending.slots[i].lent) free_slot(connection, i);
   }
@@ -273,17 +273,17 @@ bool ShmTransport::has_work(const Connection& connection) const {
   const auto now = [](const std::atomic<std::uint32_t>& count) {
     return count.load(std::memory_order_acquire);
   };
-  if (now(peer.returned) != sending.returns_taken) return !connection.peer_gone;
+  if (now(peer.returned) != sending.returns_taken) return !connection.peer_is_gone();
   if (now(peer.taken) != sending.taken &&
       (connection.wants_writable || connection.state.stage() == Stage::closing))
     return true;
   if (connection.wants_copy > 0 && can_copy(connection)) return true;
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
-  const bool over = connection.peer_ended || now(peer.aborted) != 0;
+  const bool over = connection.peer_has_ended() || now(peer.aborted) != 0;
   if (connection.state.stage() == Stage::closing && over) return true;
   if (!connection.state.is_open()) {
-    return !connection.peer_gone && now(peer.written) != receiving.read &&
+    return !connection.peer_is_gone() && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;
   }
   if (now(peer.written) != receiving.read && !connection.has_to_wait()) {
@@ -363,7 +363,7 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) connection.socket_full = false;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0) read_packets(connection);
   if ((events & EPOLLHUP) != 0) peer_gone(connection);
-  if (connection.peer_ended && connection.state.stage() == Stage::handshake) {
+  if (connection.peer_has_ended() && connection.state.stage() == Stage::handshake) {
     const bool ours = connection.state.ours();
     report(ours ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
            "closed the connection without an answer");
@@ -391,7 +391,7 @@ bool ShmTransport::visit(Connection& connection, EventBatch& events) {
     events.add(connection, connection.state.announce());
     worked = true;
   }
-  if (!connection.peer_gone) take_returns(connection);
+  if (!connection.peer_is_gone()) take_returns(connection);
   if (!connection.receiving.returns.empty()) mark_for_flush(connection);
   if (connection.state.is_open()) {
     if (connection.wants_writable) check_writable(connection);
@@ -402,7 +402,7 @@ bool ShmTransport::visit(Connection& connection, EventBatch& events) {
     }
     return take_messages(connection, events) || worked;
   }
-  if (!connection.peer_gone) discard_messages(connection);
+  if (!connection.peer_is_gone()) discard_messages(connection);
   if (connection.state.stage() == Stage::closing) {
     continue_closing(connection);
   } else {
@@ -413,7 +413,7 @@ bool ShmTransport::visit(Connection& connection, EventBatch& events) {
 
 bool ShmTransport::take_messages(Connection& connection, EventBatch& events) {
   Receiving& receiving = connection.receiving;
-  if (connection.has_to_wait() && connection.peer_ended) {
+  if (connection.has_to_wait() && connection.peer_has_ended()) {
     end(connection, CloseReason::peer_died);
     return true;
   }
@@ -426,7 +426,7 @@ bool ShmTransport::take_messages(Connection& connection, EventBatch& events) {
        --left) {
     if (!take_record(connection, written - receiving.read, events)) break;
   }
-  if (receiving.read == written && connection.peer_ended && connection.state.is_open() &&
+  if (receiving.read == written && connection.peer_has_ended() && connection.state.is_open() &&
       connection.peer().written.load(std::memory_order_acquire) == written) {
     end(connection, CloseReason::peer_died); // it did not say that it would
     return true;

@@ -46,7 +46,7 @@ bool can_be_lent(std::span<const memory::View> extents) {
 
 SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> extents) {
   Connection* const connection = find_open(id);
-  if (connection == nullptr || connection->peer_ended) return SendOutcome::closed;
+  if (connection == nullptr || connection->peer_has_ended()) return SendOutcome::closed;
   std::uint64_t size = 0;
   for (const memory::View& extent : extents) size += extent.size;
   if (extents.size() > max_extents || size > connection->peer_max_message)
