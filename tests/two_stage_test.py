@@ -341,6 +341,9 @@ def test_what_dies_within_a_slice_is_lost_there_and_the_groups_go_on():
             found = verify(slice_)
             assert found["events"] >= slice_["events"]["built"]
             assert found["events"] - found["complete"] == slice_["events"]["incomplete"], "what is lost is said in the files"
+            for run_of_events in slice_["incomplete_events"]:
+                ends = (run_of_events["first"], run_of_events["last"])
+                assert all(event // 256 % 2 == number for event in ends), "the detector's numbers, as in the files"
         assert result["configurations"]["slice0"]["fragments"]["lost"] == 0
 
 

@@ -102,10 +102,11 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
 
 void check_addresses(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
-  const auto check = [&](const Node& node, const net::Url& url) {
+  const auto check = [&](const Node& node, const net::Url& url, const settings::Place& place,
+                         const std::string& key, std::string_view remedy) {
     if (is_wildcard(url.host)) {
       problems.add(
-          node.url_place, node.url_key,
+          place, key,
           fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
                       "of its host",
                       node.name, url.text()));
@@ -113,16 +114,17 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
     if (url.port == 0 && url.reach() != net::Reach::process) return;
     const auto [other, is_new] = seen.try_emplace(url.text(), &node);
     if (!is_new) {
-      problems.add(
-          node.url_place, node.url_key,
-          fmt::format("\"{}\" and \"{}\" would both listen on {}; leave the port out and each "
-                      "finds a free one",
-                      other->second->name, node.name, url.text()));
+      problems.add(place, key,
+                   fmt::format("\"{}\" and \"{}\" would both listen on {}; {}", other->second->name,
+                               node.name, url.text(), remedy));
     }
   };
   for (const Node& node : configuration.nodes) {
-    for (const net::Url& url : node.urls) check(node, url);
-    if (node.filter_url && !node.filter_url->host.empty()) check(node, *node.filter_url);
+    for (const net::Url& url : node.urls)
+      check(node, url, node.url_place, node.url_key,
+            "leave the port out and each finds a free one");
+    if (node.filter_url && !node.filter_url->host.empty())
+      check(node, *node.filter_url, node.place, node.key + ".filter_url", "give each its own port");
   }
 }
 

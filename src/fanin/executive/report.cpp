@@ -44,13 +44,14 @@ json::Value sources_of(const builder::RunSummary& summary, const builder::System
 }
 
 // Batches are built out of order, and a gap may cross them.
-json::Value gaps_of(const builder::RunSummary& summary) {
+json::Value gaps_of(const builder::RunSummary& summary, const wire::Slice& slice) {
   std::vector<EventRange> gaps = summary.gap_list;
   std::ranges::sort(gaps, {}, &EventRange::first);
   json::Value ranges{json::List{}};
   for (std::size_t i = 0; i < gaps.size();) {
     EventRange whole = gaps[i++];
     while (i < gaps.size() && gaps[i].first == whole.end) whole.end = gaps[i++].end;
+    whole = slice.detector_range(whole);
     ranges.append(json::List{whole.first, whole.end});
   }
   return json::Object{{"count", summary.gaps}, {"ranges", std::move(ranges)}};
@@ -79,7 +80,8 @@ json::Value incomplete_of(const builder::RunSummary& summary, const builder::Sys
   json::Value list{json::List{}};
   for (const auto& run : runs) {
     const std::size_t source = system.find_source(run.source);
-    list.append(json::Object{{"first", run.events.first},
+    list.append(json::Object{{"first", system.slice.detector_number(run.events.first)},
+                             {"last", system.slice.detector_number(run.events.end - 1)},
                              {"count", run.events.count()},
                              {"source", system.sources[source].name},
                              {"reason", wire::name(run.reason)}});
@@ -162,7 +164,7 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   const std::string failure = failure_of(summary);
   result["ok"] = failure.empty();
   result["error"] = failure;
-  result["gaps"] = gaps_of(summary);
+  result["gaps"] = gaps_of(summary, system.slice);
   result["incomplete_events"] = incomplete_of(summary, system);
   if (summary.latency.count() > 0) {
     result["latency_us"] = json::Object{{"p50", microseconds(summary.latency.quantile(0.5))},

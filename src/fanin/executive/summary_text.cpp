@@ -73,9 +73,8 @@ std::string incomplete_text(const json::Value& result) {
     const std::uint64_t first = natural(run, "first");
     const std::uint64_t count = natural(run, "count");
     text += fmt::format("           event{} {}: no fragment of source {} ({})\n",
-                        count > 1 ? fmt::format("s {} to", first) : "",
-                        count > 1 ? first + count - 1 : first, run.at("source").text(),
-                        run.at("reason").text());
+                        count > 1 ? fmt::format("s {} to", first) : "", natural(run, "last"),
+                        run.at("source").text(), run.at("reason").text());
   }
   if (list.size() > missing_shown) text += "           ... and more: --json lists them\n";
   return text;
