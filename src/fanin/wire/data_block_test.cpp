@@ -103,6 +103,11 @@ TEST(DataBlock, events_outside_the_batch_are_refused) {
       decode_data_block(make_block([](DataBlockHeader& h) { h.payload_offset = 1; })).has_value());
 }
 
+TEST(DataBlock, fills_a_carrier_or_does_not) {
+  EXPECT_TRUE(decode_data_block(make_block([](DataBlockHeader& h) { h.fills_carrier = 1; })));
+  EXPECT_FALSE(decode_data_block(make_block([](DataBlockHeader& h) { h.fills_carrier = 2; })));
+}
+
 TEST(DataBlock, without_a_checksum_is_taken_as_it_is) {
   auto message = make_block({}, false);
   EXPECT_TRUE(decode_data_block(message).has_value());

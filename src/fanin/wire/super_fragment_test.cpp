@@ -50,6 +50,7 @@ TEST(SuperFragment, what_is_none_is_refused) {
   EXPECT_TRUE(refused(bytes_of(good, two, 3), 100'000'000)) << "more than there are bytes";
   EXPECT_TRUE(refused(bytes_of(good, two, 2))) << "a payload that is too short";
   EXPECT_TRUE(refused(bytes_of(good, two, 4))) << "and one that is too long";
+  EXPECT_TRUE(refused(bytes_of({.event = 5, .count = 3}, two, 3))) << "another count";
   EXPECT_TRUE(refused(bytes_of({.magic = 1, .event = 5, .count = 2}, two, 3)));
   EXPECT_TRUE(refused(bytes_of({.version = 2, .event = 5, .count = 2}, two, 3)));
   EXPECT_TRUE(refused(bytes_of({.event = event_number_end, .count = 2}, two, 3)));
@@ -59,6 +60,8 @@ TEST(SuperFragment, what_is_none_is_refused) {
       << "absent, with a size";
   const auto bytes = bytes_of(good, two, 3);
   EXPECT_FALSE(SuperHead(std::span(bytes).first(47), 51, 2).good()) << "half a head";
+  EXPECT_TRUE(SuperHead(std::span(bytes).first(48), 51, 2).good()) << "the head alone";
+  EXPECT_FALSE(refused(bytes_of({.event = 5, .count = 1}, {two[1]}, 0), 1)) << "no payload";
 }
 
 TEST(Slice, blocks_of_numbers_are_dealt_in_turn) {
