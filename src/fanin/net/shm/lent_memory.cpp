@@ -16,6 +16,8 @@ namespace fanin::net::shm {
 
 namespace {
 
+constexpr std::uint64_t size_most = std::uint64_t{1} << 46; // half of a process's address space
+
 std::unexpected<Error> not_mapped(std::uint64_t size, int error) {
   if (error != ENOMEM && error != EAGAIN && error != ENFILE)
     return fail_errno(ErrorKind::malformed, "memory that cannot be mapped", error);
@@ -35,6 +37,9 @@ Result<Mapping> Mapping::make(const Descriptor& file, std::uint64_t size) {
   struct stat status{};
   if (fstat(file.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < size)
     return fail(ErrorKind::malformed, "memory that is smaller than was announced");
+  if (size > size_most)
+    return fail(ErrorKind::malformed,
+                fmt::format("{} of memory, which no process can map", format_size(size)));
   void* const address = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return not_mapped(size, errno);
   Mapping mapping;

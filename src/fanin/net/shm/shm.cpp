@@ -197,6 +197,7 @@ void ShmTransport::want_nothing(Connection& connection) {
   connection.wants_copy = 0;
   connection.receiving.starved_for = 0;
   connection.receiving.holds_all = connection.receiving.lacks_memory = false;
+  connection.receiving.packet.reset();
 }
 
 void ShmTransport::erase_if_drained(Connection& connection) {
@@ -287,7 +288,7 @@ bool ShmTransport::has_work(const Connection& connection) const {
            receiving.returns.size() < shm::returns_max;
   }
   if (now(peer.written) != receiving.read && !connection.has_to_wait()) {
-    if (receiving.lacks_memory) return false; // until `retry`
+    if (receiving.lacks_memory) return over; // or after `retry`
     if (receiving.holds_all) return connection.lent->lent() < lent_max;
     return receiving.starved_for == 0 || connection.filler->can_reserve(receiving.starved_for);
   }
@@ -413,7 +414,7 @@ bool ShmTransport::visit(Connection& connection, EventBatch& events) {
 
 bool ShmTransport::take_messages(Connection& connection, EventBatch& events) {
   Receiving& receiving = connection.receiving;
-  if (connection.has_to_wait() && connection.peer_has_ended()) {
+  if ((connection.has_to_wait() || receiving.lacks_memory) && connection.peer_has_ended()) {
     end(connection, CloseReason::peer_died);
     return true;
   }

@@ -332,30 +332,60 @@ TEST_F(Shm, at_the_limit_of_descriptors_an_established_connection_waits) {
   EXPECT_TRUE(at_server_.closed.empty());
 }
 
-TEST_F(Shm, without_address_space_for_the_memory_of_a_peer_its_connection_waits) {
-  constexpr std::uint64_t size = 4ULL << 30; // of which nothing is touched
-  shm::RawPeer peer(url_);
-  peer.say_hello();
-  run_until_idle();
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlimit low{pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + size / 2,
-                   before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &low), 0);
-  peer.announce(shm::make_sealed(size), size);
-  const Piece piece{0, 1000, size - 4096};
-  peer.put({.kind = RecordKind::lent, .length = piece.length}, {&piece, 1});
-  run_until_idle();
-  EXPECT_TRUE(falls_asleep(server_));
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+// With a peer that has put a message into memory for which this process has no address space.
+class ShmWithoutAddressSpace : public Shm {
+protected:
+  void SetUp() override {
+    Shm::SetUp();
+    constexpr std::uint64_t size = 4ULL << 30; // of which nothing is touched
+    peer_.emplace(url_);
+    peer_->say_hello();
+    run_until_idle();
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit low{pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + size / 2,
+                     before_.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &low), 0);
+    peer_->announce(shm::make_sealed(size), size);
+    const Piece piece{0, 1000, size - 4096};
+    peer_->put({.kind = RecordKind::lent, .length = piece.length}, {&piece, 1});
+    run_until_idle();
+    EXPECT_TRUE(falls_asleep(server_));
+  }
+  void TearDown() override {
+    (void)setrlimit(RLIMIT_AS, &before_);
+    Shm::TearDown();
+  }
+
+  std::optional<shm::RawPeer> peer_;
+  rlimit before_{};
+};
+
+TEST_F(ShmWithoutAddressSpace, a_connection_waits_for_it) {
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before_), 0);
   EXPECT_EQ(at_server_.messages, 0U);
   EXPECT_TRUE(at_server_.closed.empty());
   ASSERT_EQ(logged_.size(), 1U);
   EXPECT_NE(logged_.front().find("ulimit -v"), std::string::npos) << logged_.front();
   while (at_server_.messages == 0 && at_server_.closed.empty()) (void)loop_.turn();
   EXPECT_TRUE(at_server_.closed.empty());
+}
+
+TEST_F(ShmWithoutAddressSpace, a_connection_whose_peer_dies_ends) {
+  peer_.reset();
+  while (at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_EQ(at_server_.closed.front(), CloseReason::peer_died);
+}
+
+TEST_F(Shm, memory_that_no_process_can_map_is_a_violation) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  run_until_idle();
+  constexpr std::uint64_t size = 1ULL << 47;
+  peer.announce(shm::make_sealed(size), size);
+  while (at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_EQ(at_server_.closed.front(), CloseReason::protocol_violation);
 }
 
 TEST_F(Shm, an_error_of_recvmsg_is_no_death_of_the_peer) {
