@@ -102,6 +102,13 @@ def test_what_a_kill_has_left_of_a_row_is_measured_again(tool, tmp_path):
     assert tool() == 0 and tool.benches[-1][3:-3] == ROWS[-1].bench() and len(tool.benches) == 4
 
 
+def test_rows_of_an_earlier_format_are_measured_again(tool, tmp_path):
+    tool()
+    file = tmp_path / "rows.jsonl"
+    file.write_text(file.read_text().replace(f'"format": {evidence.FORMAT}', '"format": 1', 1))
+    assert tool() == 0 and len(tool.benches) == 4
+
+
 def test_a_row_without_idle_time_is_measured_again_with_slower_links(tool):
     assert tool(idle=(0.1, 0.2, 0.5)) == 0
     assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 25

@@ -41,10 +41,10 @@ struct PluginRegistry {
   void add_source(std::string type, source::SourceFactory factory) {
     keep(sources.add(std::move(type), std::move(factory)));
   }
-  /// `pages`: of a transport that takes pages before messages come; the memory plan asks it.
+  /// `traits`: what the memory plan has to know of it.
   void add_transport(std::string scheme, net::TransportFactory factory,
-                     net::PagesInAdvance pages = {}) {
-    keep(transports.add(std::move(scheme), std::move(factory), {.pages = std::move(pages)}));
+                     net::TransportTraits traits = {}) {
+    keep(transports.add(std::move(scheme), std::move(factory), std::move(traits)));
   }
   void add_application(std::string type, ApplicationFactory factory) {
     keep(applications.add(std::move(type), std::move(factory)));

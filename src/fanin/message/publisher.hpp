@@ -66,8 +66,8 @@ public:
 
   FANIN_API void flush(); ///< sends at once what was gathered
   /// Takes no more messages and subscribers. Accepted messages are delivered (Context::drain()) to
-  /// subscribers that read. Unless SlowSubscriber::block it ends when none has taken anything for
-  /// 5 s.
+  /// subscribers that read. Unless SlowSubscriber::block it ends when none has read so much within
+  /// 5 s that more could be sent to it.
   FANIN_API void close();
 
   /// Listens at one more address, also of another network. Returns it with the port that was

@@ -201,6 +201,8 @@ void RdmaTransport::expire(Connection& connection) {
   }
   if (connection.state.stage() == Stage::closing) {
     const std::uint32_t progress = connection.traffic->sending.progress();
+    if (connection.end_sent && !connection.traffic->sending.untaken(false))
+      return retire(connection); // only the peer's own end is missing
     if (std::exchange(connection.progress, progress) == progress || !connection.identified)
       return give_up(connection, "has not taken all that was sent, and takes nothing more");
     connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
