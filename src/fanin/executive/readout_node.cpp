@@ -51,7 +51,7 @@ Result<> ReadoutNode::start() {
 void ReadoutNode::stop() {
   stopping_ = true;
   if (!context_.by_hand || ended_ || unit_->fragments_read() != 0) return;
-  unit_.reset();
+  release();
   ended_ = left_ = true;
 }
 
@@ -97,7 +97,11 @@ void ReadoutNode::withdraw() {
                                name, url, configured().name));
     }
   }
-  sources_.clear();
+  release();
+}
+
+void ReadoutNode::release() {
+  sources_.clear(); // the unit has them
   unit_.reset();
 }
 

@@ -32,6 +32,7 @@ private:
   [[nodiscard]] Result<builder::ReadoutInput> make_input(const config::Source& source,
                                                          memory::PagePool& pool);
   void leave(const std::string& why);
+  void release();
 
   std::size_t readout_;
   std::optional<builder::ReadoutUnit> unit_;
