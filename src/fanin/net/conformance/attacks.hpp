@@ -297,6 +297,8 @@ TEST_P(TransportConformance, who_does_not_even_introduce_itself_keeps_nobody_out
 /// Whoever is sent away for its silence is followed by another one. A peer that speaks at once
 /// still gets in before its handshake is given up.
 TEST_P(TransportConformance, a_flood_of_silent_peers_that_come_again_keeps_nobody_out) {
+  if (!backend->meets_silent_peers())
+    GTEST_SKIP() << "not applicable: silent peers are kept below this transport";
   constexpr std::size_t flood = 200; // more than there are places for unidentified peers
   listen_to_anybody();
   server.any_home = true;
@@ -321,7 +323,7 @@ TEST_P(TransportConformance, a_flood_of_silent_peers_that_come_again_keeps_nobod
       said = client.send(backend->client(), honest, 0, 32) == SendOutcome::accepted;
     return server.messages == 1;
   };
-  for (Duration passed{}; passed < std::chrono::seconds{4} && !heard();
+  for (Duration passed{}; passed < std::chrono::seconds{3} && !heard();
        passed += std::chrono::milliseconds{250}) {
     run_until_idle();
     (void)backend->pass(std::chrono::milliseconds{250});

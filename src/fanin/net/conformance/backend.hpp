@@ -55,6 +55,8 @@ public:
     (void)listener;
     return nullptr;
   }
+  /// False: a library below the transport keeps connections that have sent nothing to itself.
+  [[nodiscard]] virtual bool meets_silent_peers() const { return true; }
   /// Lets so much time pass for both sides. False: their time cannot be moved.
   virtual bool pass(Duration time) {
     (void)time;
