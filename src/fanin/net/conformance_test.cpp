@@ -63,7 +63,7 @@ public:
     return conformance::connect_raw(listener);
   }
   [[nodiscard]] bool meets_silent_peers() const override { // libfabric accepts them
-    return !address_.network().starts_with("ofi+tcp");
+    return !address_.scheme.ends_with("ofi+tcp");
   }
   bool pass(Duration time) override {
     clock_.add(time);
