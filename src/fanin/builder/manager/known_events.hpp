@@ -7,12 +7,14 @@
 #include <optional>
 #include <string>
 
+#include "fanin/base/log.hpp"
 #include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/accounts.hpp"
 #include "fanin/builder/manager/announcements.hpp"
 #include "fanin/builder/manager/held_numbers.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
 #include "fanin/builder/overtaking.hpp"
+#include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
 

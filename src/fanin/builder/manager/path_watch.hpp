@@ -8,6 +8,7 @@
 #include "fanin/builder/manager/data_paths.hpp"
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
+#include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
 
