@@ -183,7 +183,7 @@ def test_a_frozen_filter_unit_is_killed_and_replaced():
 
 def test_a_filter_unit_that_is_slow_is_not_given_up():
     with Folder() as folder:  # batches of one builder unit wait for those of the other for longer than a frozen unit would live
-        config = folder.small(more=filters(count=1, more='every = 2\nwait_us = 5000\ntime_limit = "500ms"'))
+        config = folder.small(more=filters(count=1, more='every = 2\nwork_us = 5000\ntime_limit = "500ms"'))
         result, text = run_for_events(config, 800, "--set", "network.dead_after=600ms")
         check(result, 800, 400)
         assert "has events to decide" not in text, text
@@ -226,7 +226,7 @@ def test_filter_units_are_killed_at_random_instants():
     kills = int(os.environ.get("FANIN_FILTER_KILLS", "20"))
     choice = random.Random(int(os.environ.get("FANIN_SEED", "20261124")))
     with Folder() as folder:
-        config = folder.small(more=filters(count=3, more="every = 2\nwait_us = 200"))
+        config = folder.small(more=filters(count=3, more="every = 2\nwork_us = 200"))
         with Run(config) as run:
             run.wait_for("run 1 begins")
             for _ in range(kills):

@@ -278,12 +278,6 @@ def used_by(parent):
     return ticks / os.sysconf("SC_CLK_TCK"), waits
 
 
-def stolen():
-    """Ticks of all processors: those that other machines took, and all."""
-    fields = [int(text) for text in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return fields[7], sum(fields)
-
-
 def watch_run(m, name, text):
     """Ten seconds of a run, all processes together, and the result of the run. What its start costs depends on the host's free
     memory, so it comes before. Up to three times, until other machines take no more than 5 % of the time."""
@@ -309,9 +303,10 @@ def watch_once(m, name, text):
     print(f"   {' '.join(map(str, command))}", file=sys.stderr, flush=True)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         time.sleep(5)  # until all are connected
-        begun, (used, waits), (taken, ticks) = time.monotonic(), used_by(run.pid), stolen()
+        begun, (used, waits), (_, taken, ticks) = time.monotonic(), used_by(run.pid), machine.ticks()
         time.sleep(10)
-        seconds, (used_then, waits_then), (taken_then, ticks_then) = time.monotonic() - begun, used_by(run.pid), stolen()
+        seconds, (used_then, waits_then) = time.monotonic() - begun, used_by(run.pid)
+        _, taken_then, ticks_then = machine.ticks()
         run.terminate()
     if run.returncode != 0:
         raise RuntimeError(f"{config}: exit status {run.returncode}")

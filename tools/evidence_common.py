@@ -3,7 +3,8 @@
 import contextlib
 import json
 import subprocess
-from pathlib import Path
+
+from machine import ticks
 
 PATIENCE_S = 300  # for one bench
 IDLE_LEAST = 0.25  # of the processors' time: with less, a row says more about the machine than about the network
@@ -30,13 +31,10 @@ def with_idle_time(rate_mbits, measure):
 @contextlib.contextmanager
 def idle_time():
     """Afterwards the value, called, is the idle share of the processors' time in between."""
-    def now():
-        user, nice, system, idle, waiting, *others = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
-        return idle + waiting, user + nice + system + idle + waiting + sum(others)
-
-    begun, ended = now(), []
-    yield lambda: (ended[0] - begun[0]) / (ended[1] - begun[1])
-    ended.extend(now())
+    idle, _, begun = ticks()
+    ended = []
+    yield lambda: (ended[0] - idle) / (ended[2] - begun)
+    ended.extend(ticks())
 
 
 def percent(value):

@@ -1,4 +1,4 @@
-"""The machine and the build that a table was measured with, in words."""
+"""The machine and the build that a table was measured with, and how its processors were used meanwhile."""
 
 import os
 import platform
@@ -19,6 +19,12 @@ def describe(fanin):
 def congestion_control():
     """Of the connections of this host that ask for none."""
     return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+
+
+def ticks():
+    """Of all processors since they started: idle, taken by other machines, and all."""
+    user, nice, system, idle, waiting, *others = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+    return idle + waiting, others[-1], user + nice + system + idle + waiting + sum(others)
 
 
 def text(machine):

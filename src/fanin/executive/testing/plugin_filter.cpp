@@ -2,6 +2,7 @@
 // number as the result, and does something bad at event `at`: once, if there is a `once_path` to
 // note it; or it waits until there is that path.
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ struct Options {
   std::vector<std::size_t> into;
   Action action = Action::none;
   std::uint64_t at = 0;
-  std::uint64_t wait_us = 0; // for each event
+  std::uint64_t work_us = 0; // of processor time, for each event
   std::string once_path;
 };
 
@@ -39,7 +40,7 @@ public:
   explicit TestFilter(Options options) : options_(std::move(options)) {}
 
   void decide(const FilterEvent& event, Decision& decision) override {
-    if (options_.wait_us != 0) ::usleep(static_cast<useconds_t>(options_.wait_us));
+    work();
     if (event.number == options_.at && options_.action == Action::waits) {
       // A FIFO: until somebody has opened it to write.
       (void)std::ifstream(options_.once_path).get();
@@ -52,6 +53,18 @@ public:
   }
 
 private:
+  static std::uint64_t processor_us() {
+    timespec used{};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000 +
+           static_cast<std::uint64_t>(used.tv_nsec) / 1000;
+  }
+  void work() const {
+    if (options_.work_us == 0) return;
+    const std::uint64_t end = processor_us() + options_.work_us;
+    while (processor_us() < end) {
+    }
+  }
   [[nodiscard]] bool first_time() const {
     if (options_.once_path.empty()) return true;
     return !std::filesystem::exists(options_.once_path) &&
@@ -84,7 +97,7 @@ Result<std::unique_ptr<Filter>> make_test_filter(const FilterSettings& settings)
   options.action = static_cast<Action>(
       reader.choice("action", {"none", "throws", "hangs", "exits", "writes", "freezes", "waits"}));
   options.at = static_cast<std::uint64_t>(reader.integer("at", 0, 0));
-  options.wait_us = static_cast<std::uint64_t>(reader.integer("wait_us", 0, 0));
+  options.work_us = static_cast<std::uint64_t>(reader.integer("work_us", 0, 0));
   options.once_path = reader.text("once_path");
   const bool aborts = reader.choice("made", {"works", "aborts"}) == 1;
   std::string names = reader.text("into", settings.streams.front().name);
