@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -79,20 +80,21 @@ private:
 
 /// Connections of a listener whose owner does not know of them: they end with the listener. An
 /// owner knows of a connection when the event that announces it has been handed out. `connections`:
-/// a SlotMap whose values have a ConnectionState `state`; `undispatched`: of Transport.
-template <class Connections>
+/// a SlotMap; `state`: the member that is or returns the ConnectionState of a connection in it;
+/// `undispatched`: of Transport.
+template <class Connections, class State>
 [[nodiscard]] std::vector<ConnectionId> unknown_to_owner(const Connections& connections,
-                                                         ListenerId listener,
+                                                         State state, ListenerId listener,
                                                          std::span<const Event> undispatched) {
   std::vector<ConnectionId> unknown;
   connections.for_each([&](ConnectionId id, const auto& connection) {
-    if (connection.state.listener() == listener && !connection.state.announced())
-      unknown.push_back(id);
+    const ConnectionState& of_it = std::invoke(state, connection);
+    if (of_it.listener() == listener && !of_it.announced()) unknown.push_back(id);
   });
   for (const Event& event : undispatched) {
     if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
     const auto* const connection = connections.find(event.connection);
-    if (connection != nullptr && connection->state.listener() == listener)
+    if (connection != nullptr && std::invoke(state, *connection).listener() == listener)
       unknown.push_back(event.connection);
   }
   return unknown;

@@ -83,7 +83,8 @@ TEST(UnknownToOwner, are_connections_of_that_listener_before_their_event_is_hand
   const std::array events{
       Event{.kind = EventKind::accepted, .connection = pending, .handler = &handler},
       Event{.kind = EventKind::message, .connection = pending, .handler = &handler}};
-  EXPECT_EQ(unknown_to_owner(connections, some_listener, events), (std::vector{fresh, pending}));
+  EXPECT_EQ(unknown_to_owner(connections, &Connection::state, some_listener, events),
+            (std::vector{fresh, pending}));
 }
 
 TEST(CloseAccounts, count_each_end_once) {

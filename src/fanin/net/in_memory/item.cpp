@@ -96,7 +96,7 @@ Item& End::take_arrived() {
 }
 
 bool End::deliverable() const {
-  if (!handed_out || writable_pending) return true;
+  if (to_announce() || writable_pending) return true;
   if (first == nullptr) return false;
   const Item& item = *first;
   if (item.kind != ItemKind::message || item.dropped || item.size == 0) return true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/net/connection_state.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -47,11 +48,8 @@ struct Item {
 /// One end of a connection.
 struct End {
   MemoryTransport* transport = nullptr; ///< null: not accepted yet, or died
-  bool alive = false; ///< neither closed here nor reported closed
-  bool connected = false;
-  bool handed_out = true; ///< false: its `accepted` event is still to come
+  ConnectionState state; ///< retired: closed here, or reported closed
   ConnectionId id = ConnectionId::none;
-  ListenerId listener = ListenerId::none;
   ConnectionOptions options;
   PageFiller* filler = nullptr;
   /// sending
@@ -78,8 +76,10 @@ struct End {
   [[nodiscard]] bool deliverable() const;
   /// Has something for its owner, now or once there is memory.
   [[nodiscard]] bool has_something() const {
-    return first != nullptr || writable_pending || !handed_out;
+    return first != nullptr || writable_pending || to_announce();
   }
+  /// Its `accepted` event is still to come.
+  [[nodiscard]] bool to_announce() const { return state.is_open() && !state.announced(); }
   /// Copies a message into the end's memory. False: there is none.
   [[nodiscard]] bool receive(const Item& item, Event& event);
   void post_receives();

@@ -129,17 +129,9 @@ Url MemoryTransport::listening_url(ListenerId listener) const {
 void MemoryTransport::close_listener(ListenerId listener) {
   if (listeners_.find(listener) == nullptr) return;
   listeners_.erase(listener);
-  std::vector<ConnectionId> unseen; // accepted, but nobody has been told
-  connections_.for_each([&](ConnectionId id, Connection& connection) {
-    if (connection.end().listener != listener) return;
-    if (!connection.end().handed_out) unseen.push_back(id);
-    for (const Event& event : undispatched()) {
-      if (event.handler != nullptr && event.kind == EventKind::accepted && event.connection == id) {
-        unseen.push_back(id);
-      }
-    }
-  });
-  for (const ConnectionId id : unseen) close(id, true);
+  for (const ConnectionId id :
+       unknown_to_owner(connections_, &Connection::state, listener, undispatched()))
+    close(id, true);
 }
 
 Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOptions& options) {
@@ -151,7 +143,6 @@ Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOp
   const ConnectionId id = connections_.emplace(Connection{pipe, 0}).first;
   End& end = pipe->ends[0];
   end.transport = this;
-  end.alive = true;
   end.id = id;
   end.options = *checked;
   end.posted_most = network_.posted_most();
@@ -178,6 +169,7 @@ void MemoryTransport::request(ConnectionId id, const Resolver::Found& found) {
     refusal.reason = unknown ? CloseReason::unknown_host : CloseReason::connect_failed;
     dispatch_to(*this, refusal, network_.arrival(*this, *this));
   } else {
+    pipe->ends[0].state.enter(Stage::handshake);
     send_in_order(pipe->ends[0], *peer->second,
                   network_.make_item(ItemKind::connect_request, pipe, 1));
   }
@@ -186,7 +178,7 @@ void MemoryTransport::request(ConnectionId id, const Resolver::Found& found) {
 void MemoryTransport::accept(Item& item) {
   const std::shared_ptr<Pipe> pipe = item.pipe;
   const auto [listener_id, listener] = find_listener(pipe->target);
-  if (!pipe->ends[0].alive) {
+  if (pipe->ends[0].state.over()) {
     network_.free_item(item); // gave up meanwhile
     return;
   }
@@ -200,10 +192,9 @@ void MemoryTransport::accept(Item& item) {
   End& end = pipe->ends[1];
   end.id = connections_.emplace(Connection{pipe, 1}).first;
   end.transport = this;
-  end.alive = true;
-  end.connected = true;
-  end.handed_out = false;
-  end.listener = listener_id;
+  end.state.set_listener(listener_id);
+  end.state.enter(Stage::handshake);
+  end.state.enter(Stage::open);
   end.options = listener->options;
   end.filler = &fillers_.of(*end.options.receive_pool);
   end.identified = !end.options.peers_must_identify;
@@ -217,7 +208,7 @@ void MemoryTransport::accept(Item& item) {
 
 SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memory::View> extents) {
   const Connection* const found = connections_.find(connection);
-  if (found == nullptr || !found->end().connected) return SendOutcome::closed;
+  if (found == nullptr || !found->state().is_open()) return SendOutcome::closed;
   End& end = found->end();
   const End& peer = found->peer();
   std::uint64_t size = 0;
@@ -267,7 +258,7 @@ void MemoryTransport::dispatch_to(MemoryTransport& to, Item& item, Time due) {
 
 void MemoryTransport::send_end(Connection& connection, CloseReason reason) {
   const End& peer = connection.peer();
-  if (peer.transport == nullptr || !peer.alive) {
+  if (peer.transport == nullptr || peer.state.over()) {
     // Not accepted yet: the request finds this end dead and is dropped.
     return;
   }
@@ -302,7 +293,7 @@ void MemoryTransport::disconnect(MemoryTransport& other) {
   connections_.for_each([&](ConnectionId, Connection& connection) {
     End& end = connection.end();
     End& peer = connection.peer();
-    if (peer.transport != &other || !end.alive || !peer.alive) return;
+    if (peer.transport != &other || end.state.over() || peer.state.over()) return;
     end.drop_outstanding();
     peer.drop_outstanding();
     send_end(connection, CloseReason::peer_died);
@@ -332,8 +323,7 @@ void MemoryTransport::release_held() {
 
 void MemoryTransport::release(const Connection& connection) {
   End& end = connection.end();
-  end.alive = false;
-  end.connected = false;
+  end.state.enter(Stage::retired);
   end.posted.clear();
   while (end.first != nullptr) discard(end.take_arrived());
 }
@@ -370,7 +360,8 @@ void MemoryTransport::complete(Item& item) {
     if (network_.options_.strict) item.check_untouched();
     end.remove_outstanding(item);
     end.queued_bytes -= std::max<std::uint64_t>(item.size, sizeof(Item));
-    if (end.alive && end.wants_writable && end.queued_bytes <= end.options.send_queue_bytes / 2) {
+    if (!end.state.over() && end.wants_writable &&
+        end.queued_bytes <= end.options.send_queue_bytes / 2) {
       end.wants_writable = false;
       end.writable_pending = true;
       list(end, item.pipe, item.side);
@@ -394,7 +385,7 @@ void MemoryTransport::arrive(Item& item) {
     return;
   }
   End& end = item.pipe->ends[item.side];
-  if (!end.alive || item.dropped) {
+  if (end.state.over() || item.dropped) {
     discard(item);
     return;
   }
@@ -410,7 +401,7 @@ void MemoryTransport::list(End& end, const std::shared_ptr<Pipe>& pipe, int side
 
 bool MemoryTransport::has_ready() const {
   return std::any_of(ready_.begin(), ready_.end(), [](const Connection& connection) {
-    return connection.end().alive && connection.end().deliverable();
+    return !connection.state().over() && connection.end().deliverable();
   });
 }
 
@@ -427,14 +418,14 @@ std::size_t MemoryTransport::poll(std::span<Event> events) {
     end.listed = false;
     const std::size_t before = count;
     int budget = messages_per_visit;
-    while (end.alive && budget-- > 0 && count < events.size() && end.deliverable()) {
+    while (!end.state.over() && budget-- > 0 && count < events.size() && end.deliverable()) {
       Event& event = events[count];
       event = Event{.connection = end.id, .handler = end.options.handler};
       if (!deliver_one(connection, event)) continue;
       network_.trace(node_, event);
       ++count;
     }
-    if (end.alive && end.has_something()) {
+    if (!end.state.over() && end.has_something()) {
       end.listed = true;
       (count == before && !end.deliverable() ? starved_ : ready_).push_back(connection);
     }
@@ -446,9 +437,8 @@ std::size_t MemoryTransport::poll(std::span<Event> events) {
 
 bool MemoryTransport::deliver_one(const Connection& connection, Event& event) {
   End& end = connection.end();
-  if (!end.handed_out) {
-    end.handed_out = true;
-    event.kind = EventKind::accepted;
+  if (end.to_announce()) {
+    event.kind = end.state.announce();
     return true;
   }
   if (end.writable_pending) {
@@ -474,8 +464,8 @@ bool MemoryTransport::deliver_item(const Connection& connection, Item& item, Eve
     return_to_sender(item);
     return true;
   case ItemKind::connected:
-    event.kind = EventKind::connected;
-    end.connected = true;
+    end.state.enter(Stage::open);
+    event.kind = end.state.announce();
     end.post_receives();
     network_.free_item(item);
     return true;

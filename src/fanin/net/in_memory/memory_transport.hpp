@@ -70,6 +70,7 @@ private:
     std::uint8_t side = 0;
     [[nodiscard]] End& end() const { return pipe->ends[side]; }
     [[nodiscard]] End& peer() const { return pipe->ends[1 - side]; }
+    [[nodiscard]] const ConnectionState& state() const { return end().state; }
   };
   struct Listener {
     Url url;

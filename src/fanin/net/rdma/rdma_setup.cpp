@@ -182,7 +182,8 @@ Url RdmaTransport::listening_url(ListenerId listener) const {
 void RdmaTransport::close_listener(ListenerId listener) {
   if (listeners_.find(listener) == nullptr) return;
   listeners_.erase(listener);
-  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+  for (const ConnectionId id :
+       unknown_to_owner(connections_, &Connection::state, listener, undispatched()))
     close(id, true);
 }
 

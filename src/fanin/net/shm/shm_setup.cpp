@@ -157,7 +157,8 @@ Url ShmTransport::listening_url(ListenerId listener) const { return listeners_.u
 
 void ShmTransport::close_listener(ListenerId listener) {
   if (!listeners_.close(listener)) return;
-  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+  for (const ConnectionId id :
+       unknown_to_owner(connections_, &Connection::state, listener, undispatched()))
     close(id, true);
 }
 

@@ -82,7 +82,8 @@ Url TcpTransport::listening_url(ListenerId listener) const { return listeners_.u
 
 void TcpTransport::close_listener(ListenerId listener) {
   if (!listeners_.close(listener)) return;
-  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+  for (const ConnectionId id :
+       unknown_to_owner(connections_, &Connection::state, listener, undispatched()))
     close(id, true);
 }
 
