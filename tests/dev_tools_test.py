@@ -1,8 +1,9 @@
-"""The tools behind ./dev build, fuzz and format: packages, fuzz targets, the format of files."""
+"""The tools behind ./dev build, fuzz and format: packages, jobs of a build, fuzz targets, the format of files."""
 
 import stat
 import sys
 
+import build
 import format as formatting
 import fuzz
 import packages
@@ -87,6 +88,28 @@ def test_without_debian_the_names_are_printed_once(tmp_path, monkeypatch, capfd)
     assert "no Debian" in capfd.readouterr().out
     assert packages.main(["ccache"]) == 0
     assert capfd.readouterr().out == ""
+
+
+# --- build ---------------------------------------------------------------------------------------------------------
+
+def test_each_compiler_has_a_core_and_memory_of_its_own():
+    meminfo = "MemTotal:       99999999 kB\nMemFree:         1000000 kB\nMemAvailable:    {} kB\n".format
+    assert build.jobs(8, meminfo(7_500_000)) == 5
+    assert build.jobs(2, meminfo(7_500_000)) == 2
+    assert build.jobs(2, meminfo(1_000)) == 1
+    assert build.jobs(3, "") == 3
+
+
+def test_a_build_is_configured_again_if_it_lacked_packages_of_the_tests(tmp_path):
+    cache, rules = tmp_path / "CMakeCache.txt", tmp_path / "build.ninja"
+    found = "GTest_DIR:PATH=/usr/lib/cmake/GTest\nFANIN_ZMQ_INCLUDE:PATH=/usr/include\nMPI_C_COMPILER:FILEPATH=/usr/bin/mpicc\n"
+    build.look_again(tmp_path)  # never configured
+    for text, kept in ((found, True), (found.replace("/usr/include", "FANIN_ZMQ_INCLUDE-NOTFOUND"), False),
+                       (found + "OTHER_DIR:PATH=OTHER_DIR-NOTFOUND\n", True)):
+        cache.write_text(text)
+        rules.touch()
+        build.look_again(tmp_path)
+        assert rules.exists() == kept, text
 
 
 # --- fuzz targets --------------------------------------------------------------------------------------------------
