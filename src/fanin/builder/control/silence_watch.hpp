@@ -20,7 +20,6 @@ public:
   [[nodiscard]] Duration period() const { return patience_ / looks; }
   // A new connection.
   void begin(Time now) {
-    clock_.pause();
     since_ = clock_.read(now, false);
     acknowledged_ = 0;
     welcome_ = false;
