@@ -107,8 +107,8 @@ void SocketTool::note(LogLevel level, std::string_view text) {
 }
 
 void SocketTool::say_of_peer(std::string_view text) {
-  peers_.say([this](LogLevel level, std::string_view line) { terminal_.log(level, line); },
-             clock_.now(), LogLevel::info, text);
+  peers_.write([this](LogLevel level, std::string_view line) { terminal_.log(level, line); },
+               clock_.now(), LogLevel::info, text);
 }
 
 void SocketTool::listens_at(const net::Url& url) {

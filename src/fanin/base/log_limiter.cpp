@@ -6,7 +6,7 @@
 
 namespace fanin {
 
-void LogLimiter::say(const LogFunction& log, Time now, LogLevel level, std::string_view text) {
+void LogLimiter::write(const LogFunction& log, Time now, LogLevel level, std::string_view text) {
   if (now >= period_end_) {
     period_end_ = now + period;
     lines_ = 0;

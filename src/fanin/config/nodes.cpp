@@ -321,8 +321,8 @@ public:
 
   void set_event_manager(Node& node, const std::vector<net::Url>& control) const {
     set(node, control, "control");
-    const bool said = network_ != nullptr && network_->find("control") != nullptr;
-    for (net::Url& url : node.urls) complete(node, url, said && !url.host.empty());
+    const bool given = network_ != nullptr && network_->find("control") != nullptr;
+    for (net::Url& url : node.urls) complete(node, url, given && !url.host.empty());
   }
   // Where filter units reach a builder unit: within the process, else over shared memory.
   static void set_filters(Node& node) {

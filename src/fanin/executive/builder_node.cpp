@@ -39,7 +39,7 @@ Result<> BuilderNode::start() {
   unit_.emplace(*context_.system, std::move(options), environment());
   auto started = unit_->start();
   if (started) {
-    tell(fmt::format("waits for the event manager at {}", event_manager_text()));
+    tell_user(fmt::format("waits for the event manager at {}", event_manager_text()));
   }
   return started;
 }
@@ -86,7 +86,7 @@ void BuilderNode::stop() {
   stopping_ = true;
   if (!context_.by_hand || unit_ended_ || unit_->counters().bytes != 0) return;
   unit_.reset();
-  unit_ended_ = left_ = true;
+  unit_ended_ = left_early_ = true;
 }
 
 void BuilderNode::stop_now(const std::string& why) {
@@ -107,13 +107,13 @@ void BuilderNode::turn() {
 }
 
 std::string BuilderNode::end_message() const {
-  if (left_) return "left before it built anything";
+  if (left_early_) return "left before it built anything";
   return fmt::format("run {} has ended: {} events, {} stored", run_, sink_log_.events,
                      format_size(sink_log_.bytes));
 }
 
 void BuilderNode::describe(json::Value& report) {
-  if (no_sink_) {
+  if (first_sink_failed_) {
     report["started"] = false;
     report["joined"] = true;
   }
@@ -163,7 +163,7 @@ void BuilderNode::abandon_if_stuck() {
 
 Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run,
                                                                    Incarnation incarnation) {
-  tell(fmt::format("joined run {}", run));
+  tell_user(fmt::format("joined run {}", run));
   run_ = run;
   auto inner =
       context_.output->make_sink({.builder = static_cast<NodeId>(builder_),
@@ -175,9 +175,9 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
                                   .on_gone = [this](const std::string& path, std::uint64_t events) {
                                     on_gone(path, events);
                                   }});
-  no_sink_ = !inner && !worked_;
+  first_sink_failed_ = !inner && !had_sink_;
   if (!inner) return inner;
-  worked_ = true;
+  had_sink_ = true;
   if (publisher_) {
     *inner = std::make_unique<MonitoringSink>(
         std::move(*inner), *publisher_, *context_.loop,
@@ -192,11 +192,11 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
 }
 
 void BuilderNode::on_gone(const std::string& path, std::uint64_t events) {
-  gone_lines_.say(context_.log, context_.loop->now(), LogLevel::error,
-                  fmt::format("{}, with {} events, was removed, renamed or replaced while the "
-                              "run went on: what follows goes into a new file; the run will "
-                              "end with exit status 1",
-                              path, events));
+  gone_lines_.write(context_.log, context_.loop->now(), LogLevel::error,
+                    fmt::format("{}, with {} events, was removed, renamed or replaced while the "
+                                "run went on: what follows goes into a new file; the run will "
+                                "end with exit status 1",
+                                path, events));
   context_.report(gone_report(path, fmt::format("a run file with {} events", events)));
 }
 

@@ -51,9 +51,9 @@ private:
   std::uint64_t commits_before_ = 0;
   RunNumber run_ = 0; // 0: none yet
   bool stopping_ = false;
-  bool worked_ = false; // it has had a sink
-  bool no_sink_ = false; // it had joined, but could not make its first sink
-  bool left_ = false; // nothing of the run was lost with it
+  bool had_sink_ = false; // it has had a sink
+  bool first_sink_failed_ = false; // it had joined, but could not make its first sink
+  bool left_early_ = false; // nothing of the run was lost with it
   bool unit_ended_ = false;
 };
 

@@ -32,8 +32,8 @@ namespace {
 constexpr int pipe_bytes = 1 << 20;
 
 // In the child: only calls that are safe after fork.
-[[noreturn]] void become(const std::vector<char*>& arguments, int input, int report_descriptor,
-                         pid_t parent) {
+[[noreturn]] void exec_child(const std::vector<char*>& arguments, int input, int report_descriptor,
+                             pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1); // it died in between
   setpgid(0, 0);
@@ -133,7 +133,7 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
   pointers.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(pointers, to_input->get(), to_write.get(), parent);
+  if (pid == 0) exec_child(pointers, to_input->get(), to_write.get(), parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   to_write.reset(); // so that its end is seen
   auto child = std::make_unique<ForkedChild>(pid, std::move(handlers));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fanin/executive/observer.hpp"
-#include "fanin/executive/sink_in_front.hpp"
+#include "fanin/executive/sink_decorator.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -26,13 +26,13 @@ struct SinkLog {
   std::vector<std::string> files; // of those that are
 };
 
-class CountingSink final : public SinkInFront {
+class CountingSink final : public SinkDecorator {
 public:
   // `loop`, `log` and `observer` (null: none) outlive the sink; several sinks may share them.
   // `sources`: how many the run has.
   CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources,
                const net::Loop& loop, SinkLog& log, Observer* observer)
-      : SinkInFront(std::move(inner)),
+      : SinkDecorator(std::move(inner)),
         sources_(sources),
         loop_(loop),
         log_(log),

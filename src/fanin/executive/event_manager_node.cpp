@@ -35,7 +35,7 @@ void EventManagerNode::Recorder::summary(const builder::RunSummary& summary) {
 
 EventManagerNode::EventManagerNode(NodeContext context)
     : Node(std::move(context)),
-      progress_tick_([this] { report_progress(); }),
+      progress_tick_([this] { on_progress_tick(); }),
       duration_tick_([this] { manager_->stop(); }),
       record_tick_([this] { finish_record(); }) {}
 
@@ -82,7 +82,7 @@ void EventManagerNode::turn() {
   began_at_ = context_.loop->now();
   const Duration duration = context_.configuration->run.duration;
   if (duration > Duration{0}) duration_tick_.start(*context_.loop, began_at_ + duration);
-  report_progress(); // that it has begun
+  on_progress_tick(); // that it has begun
   if (context_.observer != nullptr) context_.observer->on_begin();
 }
 
@@ -116,7 +116,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
 void EventManagerNode::finish_record() {
   const Time now = context_.loop->now();
   if (recorder_.record && !recorder_.record->retry() && now < record_by_) {
-    say_progress(); // the launcher kills who is silent
+    report_progress(); // the launcher kills who is silent
     record_tick_.start(*context_.loop, std::min(now + progress_period, record_by_));
     return;
   }
@@ -126,7 +126,7 @@ void EventManagerNode::finish_record() {
   context_.report(std::move(result_));
 }
 
-void EventManagerNode::say_progress() {
+void EventManagerNode::report_progress() {
   const builder::RunSummary& summary = manager_->summary();
   json::Value report = progress_of(summary);
   report["report"] = "progress";
@@ -138,8 +138,8 @@ void EventManagerNode::say_progress() {
   context_.report(std::move(report));
 }
 
-void EventManagerNode::report_progress() {
-  say_progress();
+void EventManagerNode::on_progress_tick() {
+  report_progress();
   if (recorder_.record) recorder_.record->retry();
   if (++progress_ticks_ % 2 == 0) check_record();
   watch_drain(manager_->summary());

@@ -40,8 +40,8 @@ private:
   void on_end(const builder::RunSummary& summary);
   void on_silent(const builder::NodeKey& key);
   void finish_record();
+  void on_progress_tick();
   void report_progress();
-  void say_progress();
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
 

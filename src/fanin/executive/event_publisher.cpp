@@ -67,19 +67,19 @@ bool EventPublisher::wanted() const {
 void EventPublisher::add_reader(message::PeerId id) {
   std::string& name = readers_[id];
   name = publisher_->peer_name(id);
-  say_reader(name, "is here");
+  log_reader(name, "is here");
 }
 
 void EventPublisher::remove_reader(message::PeerId id) {
   const auto found = readers_.find(id);
   if (found == readers_.end()) return;
-  say_reader(found->second, "has left");
+  log_reader(found->second, "has left");
   readers_.erase(found);
 }
 
-void EventPublisher::say_reader(std::string_view name, std::string_view what) {
-  lines_.say(log_, context_.loop().now(), LogLevel::info,
-             fmt::format("a reader of events, {}, {}", name, what));
+void EventPublisher::log_reader(std::string_view name, std::string_view what) {
+  lines_.write(log_, context_.loop().now(), LogLevel::info,
+               fmt::format("a reader of events, {}, {}", name, what));
 }
 
 void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
@@ -96,7 +96,7 @@ void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
   if (size > small_event_max) large = large_.make(size, at);
   if (size > small_event_max && large.size == 0) {
     ++withheld_;
-    return say_skipped();
+    return log_skipped();
   }
   write_event(run, event, at);
   ++published_;
@@ -105,7 +105,7 @@ void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
   for (; streams != 0; streams &= streams - 1) {
     give(1U + static_cast<std::uint32_t>(std::countr_zero(streams)), bytes, large);
   }
-  say_skipped();
+  log_skipped();
 }
 
 // It waits for no reader, so it always takes the event; what a reader misses is counted.
@@ -114,7 +114,7 @@ void EventPublisher::give(message::Tag tag, std::span<const std::byte> event,
   (void)(large.size > 0 ? publisher_->publish(tag, large) : publisher_->publish(tag, event));
 }
 
-void EventPublisher::say_skipped() {
+void EventPublisher::log_skipped() {
   const Time now = context_.loop().now();
   if (skipped() == skipped_logged_ || now < next_line_) return;
   skipped_logged_ = skipped();

@@ -70,8 +70,8 @@ private:
   explicit EventPublisher(message::ContextParts parts);
   void add_reader(message::PeerId id);
   void remove_reader(message::PeerId id);
-  void say_reader(std::string_view name, std::string_view what);
-  void say_skipped();
+  void log_reader(std::string_view name, std::string_view what);
+  void log_skipped();
   void give(message::Tag tag, std::span<const std::byte> event, const memory::View& large);
 
   LogFunction log_;

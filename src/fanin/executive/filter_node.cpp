@@ -50,7 +50,7 @@ Result<> FilterNode::start() {
     limit_.emplace(std::move(*limit));
   }
   make_unit();
-  tell("asks builder units for events");
+  tell_user("asks builder units for events");
   json::Value report;
   report["report"] = "filters"; // from now on whatever ends it is replaced
   context_.report(std::move(report));

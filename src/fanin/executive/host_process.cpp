@@ -38,8 +38,8 @@ Result<Pipe> make_pipe() {
 }
 
 // In the child: only calls that are safe after fork.
-[[noreturn]] void become(const std::vector<char*>& arguments, int input, int output, int errors,
-                         pid_t parent) {
+[[noreturn]] void exec_child(const std::vector<char*>& arguments, int input, int output, int errors,
+                             pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1); // it died in between
   setpgid(0, 0);
@@ -92,7 +92,7 @@ Result<HostProcess> start_on(const Host& host) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0)
-    become(pointers, input->read.get(), output->write.get(), errors->write.get(), parent);
+    exec_child(pointers, input->read.get(), output->write.get(), errors->write.get(), parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   HostProcess process{pid, std::move(input->write), std::move(output->read),
                       std::move(errors->read)};

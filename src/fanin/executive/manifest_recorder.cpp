@@ -69,7 +69,7 @@ bool ManifestRecorder::retry() {
 }
 
 bool ManifestRecorder::check_name() {
-  if (writer_.there()) {
+  if (writer_.exists()) {
     lost_ = false;
     return false;
   }

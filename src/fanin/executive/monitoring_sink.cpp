@@ -15,7 +15,7 @@ constexpr std::size_t no_stream = storage::streams_max + 1;
 MonitoringSink::MonitoringSink(std::unique_ptr<storage::EventSink> inner, EventOutput& output,
                                net::Loop& loop, const Sampling& sampling,
                                storage::EventSources sources)
-    : SinkInFront(std::move(inner)),
+    : SinkDecorator(std::move(inner)),
       output_(output),
       loop_(loop),
       sampling_(sampling),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fanin/executive/event_publisher.hpp"
-#include "fanin/executive/sink_in_front.hpp"
+#include "fanin/executive/sink_decorator.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/storage/batch_events.hpp"
 
@@ -21,7 +21,7 @@ struct Sampling {
   double rate_hz = 0; // most; 0: no limit
 };
 
-class MonitoringSink final : public SinkInFront {
+class MonitoringSink final : public SinkDecorator {
 public:
   // `output` and `loop` outlive it; several sinks may share them.
   MonitoringSink(std::unique_ptr<storage::EventSink> inner, EventOutput& output, net::Loop& loop,

@@ -88,7 +88,7 @@ protected:
   explicit Node(NodeContext context) : context_(std::move(context)) {}
   [[nodiscard]] builder::NodeEnvironment environment();
   // Of interest to a user who started just this node.
-  void tell(std::string_view text) {
+  void tell_user(std::string_view text) {
     context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
   }
   // "tcp://10.1.0.1:7000 or tcp://10.2.0.1:7000".

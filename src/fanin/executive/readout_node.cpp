@@ -44,7 +44,7 @@ Result<> ReadoutNode::start() {
     report["report"] = "senders";
     context_.report(std::move(report));
   }
-  tell(fmt::format("waits for the event manager at {}", event_manager_text()));
+  tell_user(fmt::format("waits for the event manager at {}", event_manager_text()));
   return {};
 }
 
@@ -52,14 +52,14 @@ void ReadoutNode::stop() {
   stopping_ = true;
   if (!context_.by_hand || ended_ || unit_->fragments_read() != 0) return;
   release();
-  ended_ = left_ = true;
+  ended_ = left_early_ = true;
 }
 
 void ReadoutNode::turn() {
   if (ended_) return;
   if (const RunNumber run = unit_->run(); run != 0 && run != run_) {
     run_ = run;
-    tell(fmt::format("joined run {}", run));
+    tell_user(fmt::format("joined run {}", run));
   }
   if (!stopping_ || unit_->connected()) return;
   ended_ = true;
@@ -67,7 +67,7 @@ void ReadoutNode::turn() {
 }
 
 std::string ReadoutNode::end_message() const {
-  if (left_) return "left before it read anything";
+  if (left_early_) return "left before it read anything";
   return fmt::format("run {} has ended: {} fragments read, {} sent", run_, unit_->fragments_read(),
                      format_size(bytes_sent_));
 }

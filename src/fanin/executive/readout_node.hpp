@@ -40,7 +40,7 @@ private:
   std::uint64_t bytes_sent_ = 0; // known at the end
   RunNumber run_ = 0; // joined last; 0: none yet
   bool stopping_ = false;
-  bool left_ = false; // nothing of the run was lost with it
+  bool left_early_ = false; // nothing of the run was lost with it
   bool ended_ = false;
 };
 

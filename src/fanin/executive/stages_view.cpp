@@ -99,11 +99,11 @@ std::string StagesView::progress_line() const {
                      time, format_rate(std::max(slices.rate, 0.0)),
                      format_bandwidth(std::max(slices.bytes_rate, 0.0)), slices.events,
                      slices.incomplete, slices.count, events_of_groups, groups) +
-         standing();
+         waiting_text();
 }
 
 // One frozen slice stops all groups and slices: the groups know which one it is.
-std::string StagesView::standing() const {
+std::string StagesView::waiting_text() const {
   for (const Entry& entry : entries_) {
     const std::string wanted = entry.progress.at("waiting_for").text();
     const bool stands =

@@ -45,7 +45,7 @@ private:
   };
 
   [[nodiscard]] json::Value result_of(const Entry& entry) const;
-  [[nodiscard]] std::string standing() const;
+  [[nodiscard]] std::string waiting_text() const;
 
   std::vector<Entry> entries_;
   std::optional<std::size_t> first_failed_;

@@ -101,15 +101,15 @@ Result<> check_resources(const config::Configuration& configuration,
     if (auto may = check_cpus(node.cpus); !may) return refuse(".cpu", may.error());
     const memory::ArenaOptions options{.numa_node = node.numa_node,
                                        .huge_pages = configuration.buffers.huge_pages};
-    if (auto there = memory::check_arena(plans[index].total(), options); !there)
-      return refuse("", there.error());
+    if (auto enough = memory::check_arena(plans[index].total(), options); !enough)
+      return refuse("", enough.error());
     all += plans[index].total();
   }
-  const auto there = memory::check_arena(all, {.huge_pages = configuration.buffers.huge_pages});
-  if (there) return {};
+  const auto enough = memory::check_arena(all, {.huge_pages = configuration.buffers.huge_pages});
+  if (enough) return {};
   return fail(ErrorKind::usage, fmt::format("{}: the buffers of all {} nodes of this host: {}; "
                                             "lower buffers.readout or buffers.builder",
-                                            configuration.file, nodes.size(), there.error().text));
+                                            configuration.file, nodes.size(), enough.error().text));
 }
 
 // The transports of a loop that never runs: nobody listens or connects.

@@ -46,7 +46,7 @@ void WatchedSink::fail_for_good(ErrorKind kind, std::string_view why) {
 }
 
 template <class Call>
-bool WatchedSink::guarded(const Call& call) {
+bool WatchedSink::call_inner(const Call& call) {
   try {
     call();
     return true;
@@ -57,7 +57,7 @@ bool WatchedSink::guarded(const Call& call) {
 }
 
 template <class Call, class Value>
-Value WatchedSink::or_else(const Call& call, Value otherwise) const {
+Value WatchedSink::call_or(const Call& call, Value otherwise) const {
   try {
     return call();
   } catch (...) {
@@ -74,7 +74,7 @@ storage::SubmitOutcome WatchedSink::submit(storage::BuiltBatch& batch) {
   const std::size_t pieces = batch.pieces.size();
   auto outcome = SubmitOutcome::busy;
   open_.insert(ticket);
-  guarded([&] { outcome = inner_->submit(batch); });
+  call_inner([&] { outcome = inner_->submit(batch); });
   if (outcome == SubmitOutcome::accepted) return outcome;
   const bool kept = open_.erase(ticket) != 0 && batch.pieces.size() == pieces;
   std::erase(committed_, ticket);
@@ -85,7 +85,7 @@ storage::SubmitOutcome WatchedSink::submit(storage::BuiltBatch& batch) {
 
 bool WatchedSink::poll() {
   bool worked = false;
-  if (!failed_) guarded([&] { worked = inner_->poll(); });
+  if (!failed_) call_inner([&] { worked = inner_->poll(); });
   if (!failed_) take_files();
   if (other_thread_.exchange(false) && !failed_)
     fail_for_good(ErrorKind::internal, "it called back from another thread than that of the loop");
@@ -104,7 +104,7 @@ bool WatchedSink::poll() {
 
 // Named once each, in order; a name travels as a line of a message.
 void WatchedSink::take_files() {
-  guarded([this] {
+  call_inner([this] {
     if (inner_->file_count() <= files_.size()) return;
     const auto files = inner_->files();
     for (std::size_t i = files_.size(); i < files.size(); ++i) {
@@ -120,7 +120,7 @@ void WatchedSink::take_files() {
 
 void WatchedSink::check_end() {
   bool ended = false;
-  guarded([&] { ended = inner_->finished(); });
+  call_inner([&] { ended = inner_->finished(); });
   if (failed_ || !ended || open_.empty()) return;
   fail_for_good(ErrorKind::internal,
                 fmt::format("it has finished, and {} batches are not committed", open_.size()));
@@ -130,36 +130,36 @@ bool WatchedSink::arm() {
   if (!committed_.empty() || !failures_.empty()) return false;
   if (failed_) return true;
   bool idle = false;
-  guarded([&] { idle = inner_->arm(); });
+  call_inner([&] { idle = inner_->arm(); });
   return idle && !failed_;
 }
 
 int WatchedSink::descriptor() const {
-  return or_else([this] { return inner_->descriptor(); }, -1);
+  return call_or([this] { return inner_->descriptor(); }, -1);
 }
 
 void WatchedSink::finish() {
   finishing_ = true;
-  if (!failed_) guarded([this] { inner_->finish(); });
+  if (!failed_) call_inner([this] { inner_->finish(); });
 }
 
 bool WatchedSink::finished() const {
   if (!committed_.empty() || !failures_.empty()) return false;
   if (failed_) return true;
-  return finishing_ && open_.empty() && or_else([this] { return inner_->finished(); }, true);
+  return finishing_ && open_.empty() && call_or([this] { return inner_->finished(); }, true);
 }
 
 void WatchedSink::abandon() {
-  (void)or_else([this] { return inner_->abandon(), true; }, true);
+  (void)call_or([this] { return inner_->abandon(), true; }, true);
 }
 
 std::uint64_t WatchedSink::bytes_written() const {
-  return or_else([this] { return inner_->bytes_written(); }, std::uint64_t{0});
+  return call_or([this] { return inner_->bytes_written(); }, std::uint64_t{0});
 }
 
 std::string WatchedSink::waits_for() const {
   if (failed_) return {};
-  return or_else([this] { return inner_->waits_for(); }, std::string{});
+  return call_or([this] { return inner_->waits_for(); }, std::string{});
 }
 
 } // namespace fanin::executive

@@ -44,10 +44,10 @@ private:
   void fail_for_good(ErrorKind kind, std::string_view why);
   // Calls the inner sink. False: it threw, which is treated as its failure.
   template <class Call>
-  bool guarded(const Call& call);
+  bool call_inner(const Call& call);
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
-  Value or_else(const Call& call, Value otherwise) const;
+  Value call_or(const Call& call, Value otherwise) const;
   void take_files();
   void check_end();
 

@@ -36,7 +36,7 @@ Result<> WatchedSource::start(EventNumber first_event, Time now) {
 }
 
 template <class Call, class Value>
-Value WatchedSource::or_else(Call call, Value otherwise) const {
+Value WatchedSource::call_or(Call call, Value otherwise) const {
   try {
     return call();
   } catch (...) {
@@ -47,27 +47,27 @@ Value WatchedSource::or_else(Call call, Value otherwise) const {
 }
 
 bool WatchedSource::ready(Time now) {
-  return or_else([this, now] { return inner_->ready(now); }, true);
+  return call_or([this, now] { return inner_->ready(now); }, true);
 }
 
 void WatchedSource::announced(EventNumber end) {
-  (void)or_else([this, end] { return inner_->announced(end), true; }, true);
+  (void)call_or([this, end] { return inner_->announced(end), true; }, true);
 }
 
 bool WatchedSource::on_demand() const {
-  return or_else([this] { return inner_->on_demand(); }, false);
+  return call_or([this] { return inner_->on_demand(); }, false);
 }
 
 int WatchedSource::descriptor() const {
-  return or_else([this] { return inner_->descriptor(); }, -1);
+  return call_or([this] { return inner_->descriptor(); }, -1);
 }
 
 std::string WatchedSource::listening_url() const {
-  return or_else([this] { return inner_->listening_url(); }, std::string{});
+  return call_or([this] { return inner_->listening_url(); }, std::string{});
 }
 
 std::vector<source::SourceCounter> WatchedSource::counters() const {
-  return or_else([this] { return inner_->counters(); }, std::vector<source::SourceCounter>{});
+  return call_or([this] { return inner_->counters(); }, std::vector<source::SourceCounter>{});
 }
 
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
@@ -81,13 +81,13 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
     if (queue.dropped(reason) != logged_[i]) [[unlikely]] {
-      say_dropped(queue, reason, now);
+      log_dropped(queue, reason, now);
     }
   }
   return result;
 }
 
-void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropReason reason,
+void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropReason reason,
                                 Time now) {
   std::uint64_t& said = logged_[static_cast<std::size_t>(reason)];
   Time& next_log = next_log_[static_cast<std::size_t>(reason)];
@@ -102,11 +102,11 @@ void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropRe
                    queue.numbered() ? fmt::format("near event {}", queue.next_event())
                                     : "before the first event",
                    wire::name(reason), said));
-  if (reason == wire::DropReason::number_back) say_stuck(queue, who);
+  if (reason == wire::DropReason::number_back) log_stuck(queue, who);
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.
-void WatchedSource::say_stuck(const source::FragmentQueue& queue, const std::string& who) {
+void WatchedSource::log_stuck(const source::FragmentQueue& queue, const std::string& who) {
   const bool stuck = written_ == queue.written() && written_ != 0;
   written_ = queue.written();
   if (!stuck) stuck_logged_ = false;

@@ -29,9 +29,9 @@ public:
 private:
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
-  Value or_else(Call call, Value otherwise) const;
-  void say_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
-  void say_stuck(const source::FragmentQueue& queue, const std::string& who);
+  Value call_or(Call call, Value otherwise) const;
+  void log_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
+  void log_stuck(const source::FragmentQueue& queue, const std::string& who);
 
   std::unique_ptr<source::Source> inner_;
   std::string name_;

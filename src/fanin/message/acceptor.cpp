@@ -15,15 +15,15 @@ Acceptor::Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& count
       owner_(owner),
       counters_(counters),
       options_(options),
-      hello_deadline_([this] { turn_away_silent(); }) {}
+      hello_deadline_([this] { close_silent(); }) {}
 
 Acceptor::~Acceptor() { close(); }
 
 void Acceptor::close() {
   listeners_.clear();
   hello_deadline_.cancel();
-  for (const auto& [key, deadline] : silent_) key.transport->close(key.id);
-  silent_.clear();
+  for (const auto& [key, deadline] : unidentified_) key.transport->close(key.id);
+  unidentified_.clear();
   for (const auto& [key, peer] : peers_) {
     key.transport->close(key.id);
     peer->link = {};
@@ -67,7 +67,7 @@ const std::shared_ptr<Peer>& Acceptor::lookup(const Key& key) {
 }
 
 void Acceptor::forget(const Key& key) {
-  silent_.erase(key);
+  unidentified_.erase(key);
   if (const auto found = peers_.find(key); found != peers_.end()) {
     by_id_.erase(found->second->id);
     peers_.erase(found);
@@ -80,7 +80,7 @@ void Acceptor::on_event(net::Transport& transport, net::Event& event) {
   switch (event.kind) {
   case net::EventKind::accepted: {
     const Time deadline = context_.loop().now() + hello_timeout;
-    silent_.emplace(key, deadline);
+    unidentified_.emplace(key, deadline);
     if (!hello_deadline_.active()) hello_deadline_.start(context_.loop(), deadline);
     break;
   }
@@ -112,7 +112,7 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
   peer->hello = *hello;
   peer->name = peer->link.peer();
   peer->link.mark_identified();
-  silent_.erase(key);
+  unidentified_.erase(key);
   peers_.emplace(key, peer);
   by_id_.emplace(peer->id, peer);
   last_key_ = {};
@@ -139,7 +139,7 @@ net::SendOutcome Acceptor::answer(const Key& key, SocketKind kind, Refusal refus
 
 void Acceptor::turn_away(const Key& key, CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  context_.say_of_peers(
+  context_.log_of_peers(
       fmt::format("{}: refused: {}", key.transport->peer_name(key.id), name(reason)));
   // Who speaks another language, or none, is not answered.
   const bool understands =
@@ -152,11 +152,11 @@ void Acceptor::turn_away(const Key& key, CloseReason reason) {
   forget(key);
 }
 
-void Acceptor::turn_away_silent() {
+void Acceptor::close_silent() {
   const Time now = context_.loop().now();
   Time next = never;
   std::vector<Key> late;
-  for (const auto& [key, deadline] : silent_) {
+  for (const auto& [key, deadline] : unidentified_) {
     if (deadline <= now) {
       late.push_back(key);
     } else {
@@ -164,13 +164,13 @@ void Acceptor::turn_away_silent() {
     }
   }
   for (const Key& key : late) turn_away(key, CloseReason::no_answer);
-  if (!silent_.empty()) hello_deadline_.start(context_.loop(), next);
+  if (!unidentified_.empty()) hello_deadline_.start(context_.loop(), next);
 }
 
 void Acceptor::close(Peer& peer, CloseReason reason) {
   FANIN_ASSERT(peer.link);
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  context_.say_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
+  context_.log_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
   const Key key{peer.link.transport, peer.link.id};
   peer.link.close(true);
   --admitted_;

@@ -88,7 +88,7 @@ private:
   void welcome(Peer& peer);
   net::SendOutcome answer(const Key& key, SocketKind kind, Refusal refusal);
   void turn_away(const Key& key, CloseReason reason);
-  void turn_away_silent();
+  void close_silent();
   void ended(const Key& key, CloseReason reason);
 
   Context& context_;
@@ -96,7 +96,7 @@ private:
   SocketCounters& counters_;
   Options options_;
   std::vector<net::Listener> listeners_;
-  std::unordered_map<Key, Time, Hash> silent_; // until when they may say hello
+  std::unordered_map<Key, Time, Hash> unidentified_; // until when they may say hello
   net::Timer hello_deadline_; // of the first of them
   std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;
   std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id_;

@@ -40,7 +40,7 @@ Result<> Connector::make_connection() {
 
 void Connector::attempt() {
   if (auto made = make_connection(); !made) {
-    context_.say(LogLevel::warning, made.error().text);
+    context_.log(LogLevel::warning, made.error().text);
     ended(CloseReason::unreachable);
   }
 }
@@ -60,16 +60,16 @@ void Connector::fail(CloseReason reason) {
 
 void Connector::ended(CloseReason reason) {
   link_ = {};
-  hello_owed_ = false;
+  hello_pending_ = false;
   deadline_.cancel();
   const Time now = context_.loop().now();
-  if (std::exchange(open_, false) && now - opened_at_ >= options_.reconnect.max) wait_ = {};
-  wait_ = std::clamp(2 * wait_, options_.reconnect.initial, options_.reconnect.max);
+  if (std::exchange(open_, false) && now - opened_at_ >= options_.reconnect.max) retry_after_ = {};
+  retry_after_ = std::clamp(2 * retry_after_, options_.reconnect.initial, options_.reconnect.max);
   if (!std::exchange(logged_, true))
-    context_.say(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
-  const auto half = static_cast<std::uint64_t>(wait_.count() / 2);
+    context_.log(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
+  const auto half = static_cast<std::uint64_t>(retry_after_.count() / 2);
   const Duration jitter{static_cast<Duration::rep>(context_.random().below(half + 1))};
-  retry_.start(context_.loop(), now + wait_ / 2 + jitter);
+  retry_.start(context_.loop(), now + retry_after_ / 2 + jitter);
   owner_.on_closed(reason); // last: the owner may close or destroy this
 }
 
@@ -78,7 +78,7 @@ void Connector::on_event(net::Transport&, net::Event& event) {
   case net::EventKind::accepted: break; // it does not listen
   case net::EventKind::connected:
     deadline_.start(context_.loop(), context_.loop().now() + hello_timeout);
-    say_hello();
+    send_hello();
     break;
   case net::EventKind::message:
     if (open_) {
@@ -88,20 +88,20 @@ void Connector::on_event(net::Transport&, net::Event& event) {
     }
     break;
   case net::EventKind::writable:
-    if (hello_owed_) say_hello();
+    if (hello_pending_) send_hello();
     if (open_) owner_.on_writable();
     break;
   case net::EventKind::closed: ended(reason_of(event.reason)); break;
   }
 }
 
-void Connector::say_hello() {
+void Connector::send_hello() {
   const Hello hello{.kind = kind_,
                     .page_max = context_.receive_pool().page_size() / 2,
                     .message_max = options_.message_max,
                     .lent_max = options_.send_queue_bytes / 2};
   const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
-  hello_owed_ = link_.send({&view, 1}) == net::SendOutcome::backpressure;
+  hello_pending_ = link_.send({&view, 1}) == net::SendOutcome::backpressure;
 }
 
 void Connector::read_answer(const memory::View& message) {
@@ -117,7 +117,7 @@ void Connector::read_answer(const memory::View& message) {
   open_ = true;
   opened_at_ = context_.loop().now();
   if (std::exchange(logged_, false))
-    context_.say(LogLevel::info, fmt::format("{}: connected", url_.text()));
+    context_.log(LogLevel::info, fmt::format("{}: connected", url_.text()));
   owner_.on_open(*answer);
 }
 

@@ -59,7 +59,7 @@ public:
 
 private:
   void on_event(net::Transport& transport, net::Event& event) override;
-  void say_hello();
+  void send_hello();
   void read_answer(const memory::View& message);
   void ended(CloseReason reason);
   [[nodiscard]] Result<> make_connection();
@@ -72,10 +72,10 @@ private:
   net::Url url_;
   net::Transport* transport_ = nullptr;
   net::Link link_;
-  bool hello_owed_ = false; // the transport said backpressure
+  bool hello_pending_ = false; // the transport said backpressure
   bool open_ = false;
   bool logged_ = false; // why there is no connection; reset by a connection
-  Duration wait_{};
+  Duration retry_after_{};
   Time opened_at_{};
   net::Timer retry_;
   net::Timer deadline_; // of the answer

@@ -96,7 +96,7 @@ Result<net::Transport*> Context::find_transport(const net::Url& url) {
 }
 
 void Context::at_turn_end(TurnEndTask& task) {
-  unsettled_ = true;
+  tasks_added_ = true;
   if (std::exchange(task.listed_, true)) return;
   tasks_.push_back(&task);
 }
@@ -107,7 +107,7 @@ void Context::forget(TurnEndTask& task) {
 }
 
 bool Context::poll() {
-  unsettled_ = false;
+  tasks_added_ = false;
   bool worked = false;
   const std::size_t listed = tasks_.size(); // who comes meanwhile has its turn in the next one
   for (std::size_t i = 0; i < listed; ++i) {
@@ -124,7 +124,7 @@ bool Context::poll() {
   return worked;
 }
 
-bool Context::arm() { return !unsettled_; }
+bool Context::arm() { return !tasks_added_; }
 
 bool Context::drained() const {
   return closing_sockets_ == 0 &&

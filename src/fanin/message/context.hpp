@@ -97,12 +97,12 @@ public:
   /// such scheme), and those of its factory.
   [[nodiscard]] FANIN_API Result<net::Transport*> transport(const net::Url& url);
   [[nodiscard]] Random& random() { return random_; }
-  void say(LogLevel level, std::string_view text) const {
+  void log(LogLevel level, std::string_view text) const {
     if (log_) log_(level, text);
   }
   /// Logs warnings that peers can cause, at most a few a second.
-  void say_of_peers(std::string_view text) {
-    if (log_) refusals_.say(log_, loop_.now(), LogLevel::warning, text);
+  void log_of_peers(std::string_view text) {
+    if (log_) refusals_.write(log_, loop_.now(), LogLevel::warning, text);
   }
   FANIN_API void at_turn_end(TurnEndTask& task);
   FANIN_API void forget(TurnEndTask& task);
@@ -128,7 +128,7 @@ private:
   LogLimiter refusals_;
   std::vector<net::Transport*> used_;
   std::vector<TurnEndTask*> tasks_; // null: gone
-  bool unsettled_ = false; // a task was listed since the last end of a turn
+  bool tasks_added_ = false; // a task was listed since the last end of a turn
   bool draining_ = false;
   int closing_sockets_ = 0;
 };

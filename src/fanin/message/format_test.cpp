@@ -142,15 +142,15 @@ TEST(PageReader, takes_the_rest_as_the_payload_of_the_last_header_and_nothing_el
 TEST(Frame, makes_sense_only_where_its_message_is) {
   constexpr auto continued = FrameHeader::continued;
   constexpr auto goes_on = FrameHeader::goes_on;
-  EXPECT_TRUE(makes_sense({0, 0, 0}, false));
-  EXPECT_FALSE(makes_sense({0, 0, 0}, true));
-  EXPECT_TRUE(makes_sense({0, goes_on, 1}, false));
-  EXPECT_FALSE(makes_sense({0, goes_on, 0}, false));
-  EXPECT_FALSE(makes_sense({0, continued, 1}, false));
-  EXPECT_TRUE(makes_sense({0, continued, 1}, true));
-  EXPECT_TRUE(makes_sense({0, continued | goes_on, 1}, true));
-  EXPECT_FALSE(makes_sense({0, 4, 1}, false));
-  EXPECT_FALSE(makes_sense({0, 0x8001, 1}, true));
+  EXPECT_TRUE(is_expected({0, 0, 0}, false));
+  EXPECT_FALSE(is_expected({0, 0, 0}, true));
+  EXPECT_TRUE(is_expected({0, goes_on, 1}, false));
+  EXPECT_FALSE(is_expected({0, goes_on, 0}, false));
+  EXPECT_FALSE(is_expected({0, continued, 1}, false));
+  EXPECT_TRUE(is_expected({0, continued, 1}, true));
+  EXPECT_TRUE(is_expected({0, continued | goes_on, 1}, true));
+  EXPECT_FALSE(is_expected({0, 4, 1}, false));
+  EXPECT_FALSE(is_expected({0, 0x8001, 1}, true));
 }
 
 } // namespace

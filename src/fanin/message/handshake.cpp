@@ -23,11 +23,11 @@ std::expected<Hello, CloseReason> read_hello(std::span<const std::byte> bytes) {
   if (hello.version != Hello::version_value) return std::unexpected(CloseReason::wrong_version);
   if (bytes.size() != sizeof hello) return std::unexpected(CloseReason::not_a_socket);
   std::memcpy(static_cast<void*>(&hello), bytes.data(), sizeof hello);
-  const bool makes_sense = hello.kind >= SocketKind::low_latency &&
+  const bool is_expected = hello.kind >= SocketKind::low_latency &&
                            hello.kind <= SocketKind::subscribe_high_throughput &&
                            hello.refusal <= Refusal::wrong_kind && hello.reserved == 0 &&
                            hello.page_max >= Hello::page_max_least;
-  if (!makes_sense) return std::unexpected(CloseReason::not_a_socket);
+  if (!is_expected) return std::unexpected(CloseReason::not_a_socket);
   return hello;
 }
 

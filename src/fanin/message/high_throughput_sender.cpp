@@ -176,7 +176,7 @@ bool HighThroughputSender::transmit(const Parcel& parcel) {
   switch (connector_.link().send(std::span(extents).first(count))) {
   case net::SendOutcome::accepted:
     ++counters_.pages;
-    cut_ = parcel.goes_on;
+    partly_sent_ = parcel.goes_on;
     return true;
   case net::SendOutcome::too_large: // gathered for another process, which took more
     counters_.lost += messages_in(parcel);
@@ -196,8 +196,8 @@ void HighThroughputSender::empty_outbox() {
 }
 
 // The rest of a message is nothing to a connection that has not seen its beginning.
-void HighThroughputSender::forget_cut_message() {
-  if (!std::exchange(cut_, false)) return;
+void HighThroughputSender::forget_partly_sent() {
+  if (!std::exchange(partly_sent_, false)) return;
   ++counters_.lost;
   forget_rest();
 }
@@ -238,7 +238,7 @@ void HighThroughputSender::on_closed(CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   blocked_ = false;
   page_.suspend();
-  forget_cut_message();
+  forget_partly_sent();
   if (closing_) { // nobody is there for the rest
     connector_.close();
     context_.closing(-1);
@@ -266,7 +266,7 @@ TurnEndTask::Answer HighThroughputSender::at_turn_end() {
     deadline_.cancel();
     page_.release(); // an idle connection holds none
   } else if (can_send && options_.flush.idle) {
-    if (std::exchange(seen_end_, page_.end()) == page_.end()) flush();
+    if (std::exchange(last_turn_end_, page_.end()) == page_.end()) flush();
     worked = true;
   }
   if (wants_writable_ && can_take()) {

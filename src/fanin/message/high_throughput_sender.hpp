@@ -97,7 +97,7 @@ private:
   void hand_over(Parcel parcel);
   [[nodiscard]] bool transmit(const Parcel& parcel);
   void empty_outbox();
-  void forget_cut_message();
+  void forget_partly_sent();
   void forget_rest(); // of the message whose pieces come first
   void proceed();
   void finish_closing();
@@ -110,10 +110,10 @@ private:
   std::deque<Parcel> outbox_; // before what is in page_; not taken by the transport yet
   std::uint64_t message_max_ = 0;
   std::uint32_t page_max_ = 0; // of a transport message; bytes
-  std::uint32_t seen_end_ = 0; // of page_, at the last end of a turn
+  std::uint32_t last_turn_end_ = 0; // of page_, at the last end of a turn
   bool blocked_ = false; // the transport said backpressure
   bool wants_writable_ = false; // the application was told backpressure
-  bool cut_ = false; // the transport has only the beginning of a message
+  bool partly_sent_ = false; // the transport has only the beginning of a message
   bool beginning_lost_ = false; // of a message whose rest is in outbox_
   bool closing_ = false;
   net::Timer deadline_;

@@ -87,7 +87,7 @@ private:
 
 /// Whether a frame may come while a message is incomplete, or while none is. The pieces of a
 /// message are not empty.
-[[nodiscard]] constexpr bool makes_sense(const FrameHeader& header, bool unfinished) {
+[[nodiscard]] constexpr bool is_expected(const FrameHeader& header, bool unfinished) {
   constexpr unsigned both = FrameHeader::continued | FrameHeader::goes_on;
   if (header.flags == 0) return !unfinished;
   return (header.flags & ~both) == 0 && header.size > 0 &&

@@ -29,7 +29,7 @@ void PageQueue::push(std::shared_ptr<PageSource> source, memory::View page, memo
   if (page.size == 0 && rest.size == 0) return;
   ++counters_.pages;
   pages_.push_back({std::move(source), std::move(page), std::move(rest)});
-  tell_ready(); // now, while the page is in cache
+  call_on_ready(); // now, while the page is in cache
 }
 
 void PageQueue::end(std::shared_ptr<PageSource> source) {
@@ -48,19 +48,19 @@ void PageQueue::nothing_follows(PageSource& source) {
   forget_unfinished(source);
 }
 
-void PageQueue::tell_ready() {
+void PageQueue::call_on_ready() {
   if (!on_ready_) return;
   try {
     on_ready_();
   } catch (...) {
-    blame();
+    reject_after_throw();
   }
   if (!empty()) context_.at_turn_end(*this);
 }
 
-void PageQueue::blame() {
+void PageQueue::reject_after_throw() {
   if (reading_.source == nullptr) (void)next_page();
-  const auto source = reading_.source != nullptr ? reading_.source : read_last_;
+  const auto source = reading_.source != nullptr ? reading_.source : previous_source_;
   if (source == nullptr || source->bad) return;
   reject(*source, CloseReason::callback_threw);
   // Or on_ready, which would throw again, is asked to read what nobody can.
@@ -69,7 +69,7 @@ void PageQueue::blame() {
 
 TurnEndTask::Answer PageQueue::at_turn_end() {
   if (empty()) return {};
-  tell_ready();
+  call_on_ready();
   return {.stay = !empty(), .worked = true};
 }
 
@@ -102,7 +102,7 @@ bool PageQueue::next_slowly(Message& message, PageReader::Step step, Frame frame
 
 bool PageQueue::next_page() {
   reader_ = {};
-  if (reading_.source != nullptr) read_last_ = std::move(reading_.source);
+  if (reading_.source != nullptr) previous_source_ = std::move(reading_.source);
   reading_ = {};
   while (!pages_.empty()) {
     reading_ = std::move(pages_.front());
@@ -122,7 +122,7 @@ bool PageQueue::next_page() {
 // True: it completes `message`.
 bool PageQueue::read_frame(Message& message, const Frame& frame) {
   PageSource& source = *reading_.source;
-  if (!makes_sense(frame.header, !source.unfinished.empty())) {
+  if (!is_expected(frame.header, !source.unfinished.empty())) {
     reject(source, CloseReason::bad_page);
     return false;
   }

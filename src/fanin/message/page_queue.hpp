@@ -90,8 +90,8 @@ private:
     message.peer_ = reading_.source->id;
   }
   Answer at_turn_end() override;
-  void tell_ready();
-  void blame(); // on_ready threw
+  void call_on_ready();
+  void reject_after_throw(); // on_ready threw
   FANIN_API bool next_slowly(Message& message, PageReader::Step step, Frame frame);
   // No page is queued or being read.
   [[nodiscard]] bool empty() const { return pages_.empty() && reading_.source == nullptr; }
@@ -105,7 +105,7 @@ private:
   PageReader reader_;
   std::uint32_t message_max_;
   Entry reading_;
-  std::shared_ptr<PageSource> read_last_; // before reading_; null: none
+  std::shared_ptr<PageSource> previous_source_; // before reading_; null: none
   std::pmr::unsynchronized_pool_resource memory_; // of the queue, reused
   std::pmr::deque<Entry> pages_{&memory_};
   Context& context_;

@@ -287,7 +287,7 @@ TurnEndTask::Answer Publisher::at_turn_end() {
     wants_writable_ = false;
     if (options_.on_writable) options_.on_writable();
   }
-  answer.stay |= wants_writable_ || !asking_.empty();
+  answer.stay |= wants_writable_ || !to_change_.empty();
   for (const auto& group : table_.groups()) answer.stay |= group->listed; // filled by the callback
   return answer;
 }
@@ -315,19 +315,19 @@ void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
 // asked for than a member can have, whatever the requests look like.
 void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
   auto& member = static_cast<Member&>(*peer);
-  const bool first = member.asked.empty();
+  const bool first = member.wishes.empty();
   if (event.rest.size > 0 || !member.read_request(event.message.bytes())) {
     disconnect(peer, CloseReason::bad_page);
-  } else if (member.asked.size() > options_.tags_max) {
+  } else if (member.wishes.size() > options_.tags_max) {
     change_subscriptions(peer);
-  } else if (first && !member.asked.empty()) {
-    asking_.push_back(member.id);
+  } else if (first && !member.wishes.empty()) {
+    to_change_.push_back(member.id);
     context_.at_turn_end(*this);
   }
 }
 
 void Publisher::change_subscriptions() {
-  for (const PeerId id : std::exchange(asking_, {})) {
+  for (const PeerId id : std::exchange(to_change_, {})) {
     if (const auto peer = acceptor_.find(id)) change_subscriptions(peer);
   }
 }
@@ -355,7 +355,7 @@ void Publisher::disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReaso
 void Publisher::on_writable(detail::Peer& peer) {
   auto& member = static_cast<Member&>(peer);
   member.blocked = false;
-  taken_ = true;
+  read_since_linger_ = true;
   member.empty_outbox(counters_);
   if (member.group != nullptr) {
     (void)member.deliver(counters_);
@@ -389,7 +389,7 @@ std::uint64_t Publisher::skipped(PeerId id) const {
 void Publisher::close() {
   if (std::exchange(closing_, true)) return;
   context_.closing(+1);
-  taken_ = false;
+  read_since_linger_ = false;
   if (options_.slow != SlowSubscriber::block)
     linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
   flush();
@@ -406,7 +406,7 @@ void Publisher::finish_closing() {
 }
 
 void Publisher::expire_closing() {
-  if (!std::exchange(taken_, false)) return end_closing();
+  if (!std::exchange(read_since_linger_, false)) return end_closing();
   linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
 }
 

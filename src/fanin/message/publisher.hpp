@@ -127,10 +127,10 @@ private:
   net::PageFiller filler_; // low latency
   detail::SubscriptionTable table_;
   std::vector<PeerId> to_disconnect_;
-  std::vector<PeerId> asking_; // have asked for other tags in this turn
+  std::vector<PeerId> to_change_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure
   bool progress_ = false; // since then, a subscriber has read or has gone
-  bool taken_ = false; // closing: a subscriber has read since linger_ was started
+  bool read_since_linger_ = false; // closing: a subscriber has, since linger_ was started
   bool closing_ = false;
   bool closed_ = false;
   net::Timer deadline_;

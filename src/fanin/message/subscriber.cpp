@@ -22,8 +22,8 @@ memory::View make_request(SubscriptionRequest request, std::span<const Tag> tags
 
 } // namespace
 
-struct Subscriber::Line final : detail::ConnectorOwner {
-  Line(Subscriber& owner, PeerId publisher, Mode its_mode)
+struct Subscriber::Connection final : detail::ConnectorOwner {
+  Connection(Subscriber& owner, PeerId publisher, Mode its_mode)
       : subscriber(owner),
         id(publisher),
         mode(its_mode),
@@ -49,7 +49,7 @@ struct Subscriber::Line final : detail::ConnectorOwner {
   detail::Connector connector;
 };
 
-void Subscriber::Line::on_open(const Hello& peer) {
+void Subscriber::Connection::on_open(const Hello& peer) {
   ++subscriber.counters_.connections;
   if (mode == Mode::high_throughput) {
     source = std::make_shared<PageSource>();
@@ -66,18 +66,18 @@ void Subscriber::Line::on_open(const Hello& peer) {
   if (subscriber.options_.on_connected) subscriber.options_.on_connected(id);
 }
 
-void Subscriber::Line::request(SubscriptionRequest request, std::span<const Tag> changed) {
+void Subscriber::Connection::request(SubscriptionRequest request, std::span<const Tag> changed) {
   requests.push_back(make_request(request, changed));
   send_requests();
 }
 
-void Subscriber::Line::send_requests() {
+void Subscriber::Connection::send_requests() {
   while (!requests.empty() &&
          connector.link().send({&requests.front(), 1}) == net::SendOutcome::accepted)
     requests.pop_front();
 }
 
-void Subscriber::Line::on_message(net::Event& event) {
+void Subscriber::Connection::on_message(net::Event& event) {
   if (mode == Mode::high_throughput) {
     subscriber.queue_.push(source, std::move(event.message), std::move(event.rest));
   } else {
@@ -85,7 +85,7 @@ void Subscriber::Line::on_message(net::Event& event) {
   }
 }
 
-void Subscriber::Line::on_closed(CloseReason reason) {
+void Subscriber::Connection::on_closed(CloseReason reason) {
   ++subscriber.counters_.closed[static_cast<std::size_t>(reason)];
   if (source != nullptr) subscriber.queue_.end(std::exchange(source, nullptr));
   if (subscriber.options_.on_disconnected) subscriber.options_.on_disconnected(id, reason);
@@ -102,9 +102,9 @@ Subscriber::Subscriber(Context& context, SubscriberOptions options)
 
 Subscriber::~Subscriber() = default;
 
-Subscriber::Line* Subscriber::find(PeerId publisher, Mode mode) const {
-  for (const auto& line : lines_) {
-    if (line->id == publisher && line->mode == mode) return line.get();
+Subscriber::Connection* Subscriber::find(PeerId publisher, Mode mode) const {
+  for (const auto& connection : connections_) {
+    if (connection->id == publisher && connection->mode == mode) return connection.get();
   }
   return nullptr;
 }
@@ -113,23 +113,24 @@ Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mo
   if (closed_) return fail(ErrorKind::usage, "this subscriber is closed");
   const auto known = std::find(publishers_.begin(), publishers_.end(), publisher);
   const auto id = static_cast<PeerId>(known - publishers_.begin() + 1);
-  Line* line = find(id, mode);
-  if (line == nullptr) {
-    auto made = std::make_unique<Line>(*this, id, mode);
+  Connection* connection = find(id, mode);
+  if (connection == nullptr) {
+    auto made = std::make_unique<Connection>(*this, id, mode);
     if (auto connected = made->connector.connect(publisher); !connected)
       return std::unexpected(connected.error());
     if (known == publishers_.end()) publishers_.push_back(publisher);
-    line = lines_.emplace_back(std::move(made)).get();
+    connection = connections_.emplace_back(std::move(made)).get();
   }
-  if (line->tags.insert(tag).second && line->connector.open())
-    line->request(SubscriptionRequest::subscribe, {&tag, 1});
+  if (connection->tags.insert(tag).second && connection->connector.open())
+    connection->request(SubscriptionRequest::subscribe, {&tag, 1});
   return id;
 }
 
 void Subscriber::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
-  Line* const line = find(publisher, mode);
-  if (line == nullptr || line->tags.erase(tag) == 0 || !line->connector.open()) return;
-  line->request(SubscriptionRequest::unsubscribe, {&tag, 1});
+  Connection* const connection = find(publisher, mode);
+  if (connection == nullptr || connection->tags.erase(tag) == 0 || !connection->connector.open())
+    return;
+  connection->request(SubscriptionRequest::unsubscribe, {&tag, 1});
 }
 
 bool Subscriber::recv(Message& message) {
@@ -144,10 +145,10 @@ bool Subscriber::recv(Message& message) {
   return false;
 }
 
-void Subscriber::pass_on(Line& line, net::Event& event) {
+void Subscriber::pass_on(Connection& connection, net::Event& event) {
   ++counters_.pages;
-  message_.receive(line.id, std::move(event.message), std::move(event.rest));
-  if (!message_.take_tag()) return line.connector.fail(CloseReason::bad_page);
+  message_.receive(connection.id, std::move(event.message), std::move(event.rest));
+  if (!message_.take_tag()) return connection.connector.fail(CloseReason::bad_page);
   ++counters_.messages;
   counters_.bytes += message_.size();
   bool threw = false;
@@ -157,24 +158,24 @@ void Subscriber::pass_on(Line& line, net::Event& event) {
     threw = true;
   }
   message_.release();
-  if (threw) line.connector.fail(CloseReason::callback_threw);
+  if (threw) connection.connector.fail(CloseReason::callback_threw);
 }
 
 void Subscriber::cut_off(const PageSource& source, CloseReason reason) {
-  for (const auto& line : lines_) {
-    if (line->source.get() == &source) return line->connector.fail(reason);
+  for (const auto& connection : connections_) {
+    if (connection->source.get() == &source) return connection->connector.fail(reason);
   }
   ++counters_.closed[static_cast<std::size_t>(reason)]; // it has gone already
 }
 
 bool Subscriber::connected() const {
-  return std::all_of(lines_.begin(), lines_.end(),
-                     [](const auto& line) { return line->connector.open(); });
+  return std::all_of(connections_.begin(), connections_.end(),
+                     [](const auto& connection) { return connection->connector.open(); });
 }
 
 void Subscriber::close() {
   closed_ = true;
-  for (const auto& line : lines_) line->connector.close();
+  for (const auto& connection : connections_) connection->connector.close();
 }
 
 } // namespace fanin::message

@@ -59,9 +59,9 @@ public:
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:
-  struct Line; // a connection to a publisher, of one mode
-  [[nodiscard]] Line* find(PeerId publisher, Mode mode) const;
-  void pass_on(Line& line, net::Event& event);
+  struct Connection; // to a publisher, of one mode
+  [[nodiscard]] Connection* find(PeerId publisher, Mode mode) const;
+  void pass_on(Connection& connection, net::Event& event);
   void cut_off(const PageSource& source, CloseReason reason);
 
   Context& context_;
@@ -71,7 +71,7 @@ private:
   Message message_; // the one in the callback
   bool closed_ = false;
   std::vector<net::Url> publishers_; // by PeerId, from 1
-  std::vector<std::unique_ptr<Line>> lines_;
+  std::vector<std::unique_ptr<Connection>> connections_;
 };
 
 } // namespace fanin::message

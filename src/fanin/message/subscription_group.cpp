@@ -67,12 +67,12 @@ bool Member::read_request(std::span<const std::byte> page) {
 
 // The last word on each tag counts. However they come, it is sorted and merged once.
 void Member::take_wishes() {
-  std::ranges::sort(asked, {}, [](const Wish& wish) { return std::pair{wish.tag, wish.number}; });
+  std::ranges::sort(wishes, {}, [](const Wish& wish) { return std::pair{wish.tag, wish.number}; });
   std::vector<Tag> changed;
-  changed.reserve(tags.size() + asked.size());
+  changed.reserve(tags.size() + wishes.size());
   auto known = tags.begin();
-  for (auto wish = asked.begin(); wish != asked.end(); ++wish) {
-    if (const auto next = wish + 1; next != asked.end() && next->tag == wish->tag) continue;
+  for (auto wish = wishes.begin(); wish != wishes.end(); ++wish) {
+    if (const auto next = wish + 1; next != wishes.end() && next->tag == wish->tag) continue;
     const auto end = std::lower_bound(known, tags.end(), wish->tag);
     changed.insert(changed.end(), known, end);
     known = end != tags.end() && *end == wish->tag ? end + 1 : end;
@@ -80,7 +80,7 @@ void Member::take_wishes() {
   }
   changed.insert(changed.end(), known, tags.end());
   tags = std::move(changed);
-  asked.clear();
+  wishes.clear();
 }
 
 void Member::put(Parcel parcel) {

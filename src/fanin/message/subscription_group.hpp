@@ -44,7 +44,7 @@ struct Member final : Peer {
     std::size_t number = 0; // in the order of asking
     bool subscribed = false;
   };
-  std::vector<Wish> asked; // since the tags were changed last, in order
+  std::vector<Wish> wishes; // since the tags were changed last, in order
   Group* group = nullptr;
   std::uint32_t offset = 0; // in the group's page: this member has all bytes before it
   std::uint64_t seen = 0; // messages of the group that this member has
@@ -55,7 +55,7 @@ struct Member final : Peer {
   bool disconnecting = false; // gets nothing more, and is disconnected soon
   std::uint64_t skipped = 0; // messages
 
-  void ask(Tag tag, bool subscribed) { asked.push_back({tag, asked.size(), subscribed}); }
+  void ask(Tag tag, bool subscribed) { wishes.push_back({tag, wishes.size(), subscribed}); }
   // Asks for the changes that the page names. False: the page is invalid.
   [[nodiscard]] bool read_request(std::span<const std::byte> page);
   void take_wishes(); // changes the tags

@@ -33,12 +33,12 @@ MadeTransport make_shm(Loop& loop, const LogFunction& log) {
 
 MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
 
-std::unique_ptr<Transport> lay_fault(Loop& loop, const LogFunction&,
+std::unique_ptr<Transport> add_fault(Loop& loop, const LogFunction&,
                                      std::unique_ptr<Transport> below) {
   return std::make_unique<FaultTransport>(loop, std::move(below));
 }
 
-std::unique_ptr<Transport> lay_trace(Loop& loop, const LogFunction& log,
+std::unique_ptr<Transport> add_trace(Loop& loop, const LogFunction& log,
                                      std::unique_ptr<Transport> below) {
   return std::make_unique<TraceTransport>(loop, std::move(below), log);
 }
@@ -63,8 +63,8 @@ void add_built_in_transports(TransportRegistry& registry) {
   }
   registry.add_family("ofi", family_from_module("ofi", "libfabric1, 1.17 or later"),
                       {.pages = rdma::pages_without_sharing});
-  registry.add_decorator("fault", lay_fault);
-  registry.add_decorator("trace", lay_trace);
+  registry.add_decorator("fault", add_fault);
+  registry.add_decorator("trace", add_trace);
 }
 
 } // namespace fanin::net

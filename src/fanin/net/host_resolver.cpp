@@ -22,7 +22,7 @@ struct HostResolver::Shared {
   LookUp look_up;
   Descriptor wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; // readable: there are answers
   std::mutex mutex; // for all below
-  std::condition_variable asked;
+  std::condition_variable question_added;
   std::deque<std::string> questions;
   std::deque<std::pair<std::string, Found>> answers;
   bool ended = false;
@@ -31,7 +31,7 @@ struct HostResolver::Shared {
   void run() {
     std::unique_lock lock(mutex);
     while (true) {
-      asked.wait(lock, [this] { return ended || !questions.empty(); });
+      question_added.wait(lock, [this] { return ended || !questions.empty(); });
       if (ended) return;
       const std::string host = std::move(questions.front());
       questions.pop_front();
@@ -59,7 +59,7 @@ HostResolver::~HostResolver() {
   loop_.set_resolver(nullptr);
   const std::lock_guard lock(shared_->mutex);
   shared_->ended = true;
-  shared_->asked.notify_one();
+  shared_->question_added.notify_one();
 }
 
 int HostResolver::descriptor() const { return shared_->wake.get(); }
@@ -68,7 +68,7 @@ std::optional<Resolver::Found> HostResolver::look_up(const std::string& host) {
   if (!std::exchange(started_, true)) start_thread();
   const std::lock_guard lock(shared_->mutex);
   shared_->questions.push_back(host);
-  shared_->asked.notify_one();
+  shared_->question_added.notify_one();
   return std::nullopt;
 }
 

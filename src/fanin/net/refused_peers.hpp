@@ -22,7 +22,7 @@ public:
                       reason == CloseReason::local || // something is missing here
                       reason == CloseReason::message_too_large;
     if (!warn) return log_(LogLevel::debug, text);
-    limiter_.say(log_, loop_.now(), LogLevel::warning, text);
+    limiter_.write(log_, loop_.now(), LogLevel::warning, text);
   }
 
 private:

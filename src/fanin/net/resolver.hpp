@@ -95,7 +95,7 @@ public:
   explicit ScriptedResolver(Loop& loop) : loop_(loop) {}
   void take(Duration time) { time_ = time; }
   void fail(std::optional<ErrorKind> kind) { fails_ = kind; } ///< nullopt: all names are known
-  [[nodiscard]] std::size_t asked() const { return asked_; }
+  [[nodiscard]] std::size_t asked() const { return asked_; } ///< how often
 
 private:
   std::optional<Found> look_up(const std::string& host) override;

@@ -32,7 +32,7 @@ void FragmentQueue::start_unnumbered() {
   table_.begin_at(~EventNumber{0}); // no number is the next one: begin() takes the slow path
   written_end_ = reported_end_ = late_end_ = 0;
   jumped_ = written_;
-  open_ = 0;
+  missing_ = 0;
   writing_ = Writing::none;
   numbered_ = throttled_ = limit_is_last_ = false;
   set_may_fall(Fall::no);
@@ -74,7 +74,7 @@ WriteOutcome FragmentQueue::reject(wire::DropReason reason) {
 EventNumber FragmentQueue::number_of(std::uint64_t counter) const {
   if (numbered_)
     return numbering_.near(counter, reported_end_ != 0 ? reported_end_ : table_.next());
-  const EventNumber event = numbering_.first_turn(counter);
+  const EventNumber event = numbering_.without_wraps(counter);
   if (!held_) return event;
   const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
   return near > held_->event && near - held_->event < options_.near ? near : event;
@@ -142,7 +142,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   reported_end_ = event + 1;
   find_fast_end();
   writing_ = Writing::open;
-  open_ = size;
+  missing_ = size;
   crc_ = 0;
   table_.next_slot().position = position_;
   return WriteOutcome::ok;
@@ -164,21 +164,21 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
     throttled_ = false;
     return reject(wire::DropReason::number_back);
   }
-  aside_ = {.event = event, .position = position_, .entry = {}};
+  detached_ = {.event = event, .position = position_, .entry = {}};
   writing_ = Writing::to_hold;
-  open_ = size;
+  missing_ = size;
   crc_ = 0;
   return WriteOutcome::ok;
 }
 
-void FragmentQueue::end_aside(std::uint32_t flags) {
+void FragmentQueue::end_detached(std::uint32_t flags) {
   const bool late = writing_ == Writing::given_up;
-  if (late || (numbered_ && aside_.event < table_.next() && fall_ == Fall::no)) {
-    reject_late(aside_.event);
+  if (late || (numbered_ && detached_.event < table_.next() && fall_ == Fall::no)) {
+    reject_late(detached_.event);
     return cancel();
   }
-  aside_.entry = {static_cast<std::uint32_t>(position_ - aside_.position) | flags, crc_};
-  held_ = aside_;
+  detached_.entry = {static_cast<std::uint32_t>(position_ - detached_.position) | flags, crc_};
+  held_ = detached_;
   writing_ = Writing::none;
   find_fast_end();
 }
@@ -207,7 +207,7 @@ bool FragmentQueue::decide_held(EventNumber following) {
       break;
     }
     if (fall_ == Fall::ask) {
-      fall_wanted_ = throttled_ = true;
+      asks_to_fall_ = throttled_ = true;
       return false;
     }
     if (fall_ == Fall::yes) {
@@ -270,7 +270,7 @@ bool FragmentQueue::judge_held_again() {
 }
 
 bool FragmentQueue::others_have_gone_on() const {
-  const EventNumber then = held_->others_then.value_or(event_number_end);
+  const EventNumber then = held_->others_first_at.value_or(event_number_end);
   return judge_.left_behind(table_.next(), then);
 }
 
@@ -422,8 +422,8 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
 }
 
 void FragmentQueue::cancel() {
-  take_back(writing_ == Writing::open ? table_.next_slot().position : aside_.position);
-  open_ = 0;
+  take_back(writing_ == Writing::open ? table_.next_slot().position : detached_.position);
+  missing_ = 0;
   writing_ = Writing::none;
 }
 
@@ -487,7 +487,7 @@ bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
   if (!table_.add_absent(event, end_position_, why)) return false;
   find_fast_end();
   if (writing_ == Writing::open) {
-    aside_ = open;
+    detached_ = open;
     writing_ = Writing::given_up;
   }
   return true;

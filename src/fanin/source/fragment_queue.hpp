@@ -94,7 +94,7 @@ public:
     }
     throttled_ = false;
     writing_ = Writing::open;
-    open_ = size;
+    missing_ = size;
     crc_ = 0;
     table_.next_slot().position = position_;
     return WriteOutcome::ok;
@@ -103,23 +103,23 @@ public:
   /// open from one read() to the next.
   [[nodiscard]] std::span<std::byte> room() {
     const std::uint32_t rest = page_room();
-    return {page_.data() + (page_size_ - rest), open_ < rest ? open_ : rest};
+    return {page_.data() + (page_size_ - rest), missing_ < rest ? missing_ : rest};
   }
   void advance(std::uint32_t bytes) {
-    FANIN_ASSERT(bytes <= open_ && bytes <= page_room());
+    FANIN_ASSERT(bytes <= missing_ && bytes <= page_room());
     if (options_.checksum) {
       crc_ = wire::crc32c({page_.data() + (page_size_ - page_room()), bytes}, crc_);
     }
-    open_ -= bytes;
+    missing_ -= bytes;
     position_ += bytes;
-    if (open_ != 0 && position_ == page_end_) next_page();
+    if (missing_ != 0 && position_ == page_end_) next_page();
   }
   /// Closes the open fragment with `flags` of wire::FragmentFlag. If its event was given up
   /// meanwhile, it is dropped as late.
   void end(std::uint32_t flags = 0) {
-    FANIN_ASSERT(open_ == 0 && writing_ != Writing::none);
+    FANIN_ASSERT(missing_ == 0 && writing_ != Writing::none);
     if (writing_ != Writing::open) [[unlikely]] {
-      return end_aside(flags);
+      return end_detached(flags);
     }
     FragmentTable::Slot& slot = table_.next_slot();
     slot.entry = {static_cast<std::uint32_t>(position_ - slot.position) | flags, crc_};
@@ -134,7 +134,7 @@ public:
   /// between begin() and end()
   [[nodiscard]] bool open() const { return writing_ != Writing::none; }
   [[nodiscard]] std::uint32_t missing() const {
-    return open_;
+    return missing_;
   } // bytes of the open fragment that are missing
   /// CRC32C of the bytes of the open fragment so far; 0 with options().checksum off.
   [[nodiscard]] std::uint32_t crc32c() const { return crc_; }
@@ -198,7 +198,7 @@ public:
   /// Sets what the judging of numbers uses of the other sources.
   void set_others(const OtherSources& others) {
     judge_.set_others(others);
-    if (held_ && !held_->others_then) held_->others_then = others.high;
+    if (held_ && !held_->others_first_at) held_->others_first_at = others.high;
   }
   /// Whether the source's numbers may fall. Until the run has an event of the source, its counter
   /// may be reset: the queue begins again, and what came before is dropped. `ask`: the queue waits
@@ -206,9 +206,9 @@ public:
   enum class Fall : std::uint8_t { no, ask, yes };
   void set_may_fall(Fall may) {
     fall_ = may;
-    fall_wanted_ = false;
+    asks_to_fall_ = false;
   }
-  [[nodiscard]] bool asks_to_fall() const { return fall_wanted_; }
+  [[nodiscard]] bool asks_to_fall() const { return asks_to_fall_; }
 
   /// The number that waits to be confirmed, of a fragment or of a skip.
   [[nodiscard]] std::optional<EventNumber> held() const {
@@ -317,7 +317,7 @@ public:
   }
   [[nodiscard]] EventNumber last_back() const { return last_back_; }
   /// The number after the highest one that the source has come to, accepted or late; 0: none yet.
-  [[nodiscard]] EventNumber come_to() const {
+  [[nodiscard]] EventNumber reached_end() const {
     return written_end_ > late_end_ ? written_end_ : late_end_;
   }
 
@@ -337,7 +337,7 @@ private:
     wire::FragmentEntry entry; // absent: a skip over `event`
     bool right = false; // waits for room, or until it is wanted
     std::optional<EventNumber> following; // offered, of a jump that others are asked about
-    std::optional<EventNumber> others_then; // where the others were when they were looked at first
+    std::optional<EventNumber> others_first_at; // where the others were at the first look
   };
 
   FANIN_API WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
@@ -345,7 +345,7 @@ private:
   WriteOutcome reject_late(EventNumber event);
   WriteOutcome begin_next(EventNumber event, std::uint32_t size);
   WriteOutcome begin_held(EventNumber event, std::uint32_t size);
-  FANIN_API void end_aside(std::uint32_t flags);
+  FANIN_API void end_detached(std::uint32_t flags);
   bool skip_now(EventNumber end);
   WriteOutcome reject(wire::DropReason reason);
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
@@ -408,18 +408,18 @@ private:
   EventNumber reported_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
-  std::uint32_t open_ = 0; // bytes missing in the open fragment
+  std::uint32_t missing_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;
   Writing writing_ = Writing::none;
   bool numbered_ = false;
   bool throttled_ = false;
   bool limit_is_last_ = false;
   Fall fall_ = Fall::no;
-  bool fall_wanted_ = false;
+  bool asks_to_fall_ = false;
   Numbering numbering_;
   NumberJudge judge_;
   std::optional<Held> held_;
-  Held aside_; // the open fragment, given up or to be held
+  Held detached_; // the open fragment, given up or to be held
   EventRange early_; // the last numbers in a row that came before the source's `first`
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number

@@ -545,20 +545,20 @@ TEST(Numbers, a_source_comes_nearer_with_what_is_late_and_not_with_what_is_back)
   for (const EventNumber event : Numbers{10, 11, 12}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
   }
-  EXPECT_EQ(queue.come_to(), 13U);
+  EXPECT_EQ(queue.reached_end(), 13U);
   ASSERT_TRUE(queue.give_up_until(30));
   EXPECT_EQ(queue.write(5, {}), WriteOutcome::rejected);
-  EXPECT_EQ(queue.come_to(), 13U);
+  EXPECT_EQ(queue.reached_end(), 13U);
   for (const EventNumber event : Numbers{14, 20, 15}) {
     EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
   }
-  EXPECT_EQ(queue.come_to(), 21U);
+  EXPECT_EQ(queue.reached_end(), 21U);
   EXPECT_TRUE(queue.skip_to(25));
-  EXPECT_EQ(queue.come_to(), 25U);
+  EXPECT_EQ(queue.reached_end(), 25U);
   EXPECT_EQ(queue.write(30, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue.come_to(), 31U);
+  EXPECT_EQ(queue.reached_end(), 31U);
   queue.start_unnumbered();
-  EXPECT_EQ(queue.come_to(), 0U);
+  EXPECT_EQ(queue.reached_end(), 0U);
 }
 
 TEST(Numbers, a_counter_that_was_reset_waits_where_it_has_to_ask_whether_it_may) {

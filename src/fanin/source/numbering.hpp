@@ -24,7 +24,7 @@ public:
   /// Bits above the counter's width are ignored. Below zero (a step back at the start, or a
   /// negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
   [[nodiscard]] EventNumber extend(std::uint64_t counter) const {
-    return started_ ? near(counter, last_ + offset_) : first_turn(counter);
+    return started_ ? near(counter, last_ + offset_) : without_wraps(counter);
   }
   /// The number of that counter value nearest to `event`.
   [[nodiscard]] EventNumber near(std::uint64_t counter, EventNumber event) const {
@@ -33,7 +33,7 @@ public:
     const auto step = static_cast<std::int64_t>((counter - last) << shift_) >> shift_;
     return event + static_cast<std::uint64_t>(step);
   }
-  [[nodiscard]] EventNumber first_turn(std::uint64_t counter) const {
+  [[nodiscard]] EventNumber without_wraps(std::uint64_t counter) const {
     return ((counter << shift_) >> shift_) + offset_;
   }
   /// The value of the source's counter at `event`; 0 if it would be below zero.

@@ -117,7 +117,7 @@ std::size_t ReceivePort::close_if_over() {
   const auto has_ended = [](const Place& place) { return place.state == State::ended; };
   if (!listener_ || !std::ranges::all_of(sources_, has_ended)) return 0;
   FANIN_ASSERT(early_.empty());
-  std::size_t closed = std::exchange(newcomers_, {}).size();
+  std::size_t closed = std::exchange(unidentified_, {}).size();
   net::Address peer;
   for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++closed;
   listener_ = Descriptor{};
@@ -170,62 +170,62 @@ Descriptor ReceivePort::accept(net::Address& peer) const {
 
 // Most senders have sent their preface when they are accepted. False: nobody can be accepted now.
 bool ReceivePort::accept_one(Time now) {
-  Newcomer newcomer;
-  newcomer.socket = accept(newcomer.address);
-  if (!newcomer.socket) {
+  UnidentifiedSender sender;
+  sender.socket = accept(sender.address);
+  if (!sender.socket) {
     others_wait_ = errno != EAGAIN; // out of descriptors, for instance: try again later
     if (others_wait_) {
       first()->warn(fail_errno(ErrorKind::exhausted, "accept", errno).error().text, now);
     }
     return false;
   }
-  const std::string peer = net::address_text(newcomer.address);
-  const auto allows = [&](const Place& place) { return place.member->allows(newcomer.address); };
+  const std::string peer = net::address_text(sender.address);
+  const auto allows = [&](const Place& place) { return place.member->allows(sender.address); };
   if (std::ranges::none_of(sources_, allows)) {
     first()->closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
-  net::set_stream_options(newcomer.socket.get(), {});
-  net::set_urgent(newcomer.socket); // answers and acknowledgements
-  newcomer.due = now + preface_time;
-  if (read_hello(newcomer, now)) return true;
-  if (!watch_edges(epoll_, newcomer.socket.get())) {
+  net::set_stream_options(sender.socket.get(), {});
+  net::set_urgent(sender.socket); // answers and acknowledgements
+  sender.due = now + preface_time;
+  if (read_hello(sender, now)) return true;
+  if (!watch_edges(epoll_, sender.socket.get())) {
     const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
     first()->refused(fmt::format("{} refused: {}", peer, error.text), now);
     return true;
   }
-  newcomers_.push_back(std::move(newcomer));
+  unidentified_.push_back(std::move(sender));
   return true;
 }
 
-// True: it is no newcomer any more.
-bool ReceivePort::read_hello(Newcomer& newcomer, Time now) {
-  while (!newcomer.hello.complete()) {
-    const auto room = newcomer.hello.room();
-    const ssize_t got = ::recv(newcomer.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
+// True: it is not unidentified any more.
+bool ReceivePort::read_hello(UnidentifiedSender& sender, Time now) {
+  while (!sender.hello.complete()) {
+    const auto room = sender.hello.room();
+    const ssize_t got = ::recv(sender.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return false;
     if (got <= 0) {
-      first()->closed(net::address_text(newcomer.address),
-                      newcomer.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
+      first()->closed(net::address_text(sender.address),
+                      sender.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
       return true;
     }
-    newcomer.hello.received(static_cast<std::size_t>(got));
+    sender.hello.received(static_cast<std::size_t>(got));
   }
-  hand_over(newcomer, now);
+  hand_over(sender, now);
   return true;
 }
 
-void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
-  const ReceiveHello& hello = newcomer.hello;
-  std::string peer = net::address_text(newcomer.address);
+void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
+  const ReceiveHello& hello = sender.hello;
+  std::string peer = net::address_text(sender.address);
   if (hello.fault() != ReceiveFault::none) {
     return first()->closed(peer, hello.fault(), now);
   }
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.socket.get(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, sender.socket.get(), nullptr);
   hand_over({.source = hello.source(),
-             .address = newcomer.address,
-             .arrival = {.socket = std::move(newcomer.socket),
+             .address = sender.address,
+             .arrival = {.socket = std::move(sender.socket),
                          .peer = std::move(peer),
                          .version = hello.version(),
                          .sender = hello.sender()}},
@@ -269,7 +269,7 @@ void ReceivePort::keep(Sender sender, Place& place, Time now) {
                                      sender.source),
                          now);
   }
-  if (told != nullptr && !std::exchange(place.absence_said, true)) {
+  if (told != nullptr && !std::exchange(place.absence_logged, true)) {
     told->warn(fmt::format("{} waits for source {:#x}, which has not joined the run",
                            sender.arrival.peer, sender.source),
                now);
@@ -319,9 +319,10 @@ void ReceivePort::look_for_events(Time now) {
     for (int i = 0; i < count; ++i) {
       const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
       if (descriptor == listener_.get()) others_wait_ = true;
-      const auto found = std::ranges::find(newcomers_, descriptor,
-                                           [](const Newcomer& one) { return one.socket.get(); });
-      if (found != newcomers_.end() && read_hello(*found, now)) newcomers_.erase(found);
+      const auto found =
+          std::ranges::find(unidentified_, descriptor,
+                            [](const UnidentifiedSender& one) { return one.socket.get(); });
+      if (found != unidentified_.end() && read_hello(*found, now)) unidentified_.erase(found);
     }
   } while (count == static_cast<int>(events.size()));
 }
@@ -333,11 +334,11 @@ bool ReceivePort::has_next() const {
 }
 
 // The one that has been here the longest, if that is too long. Returns when it will be.
-Time ReceivePort::make_way(Time now) {
-  const Newcomer& oldest = newcomers_.front();
+Time ReceivePort::evict_oldest(Time now) {
+  const UnidentifiedSender& oldest = unidentified_.front();
   if (now < oldest.due) return oldest.due;
   first()->closed(net::address_text(oldest.address), ReceiveFault::no_preface, now);
-  newcomers_.erase(newcomers_.begin());
+  unidentified_.erase(unidentified_.begin());
   return now;
 }
 
@@ -347,10 +348,10 @@ Time ReceivePort::accept_all(Time now) {
   for (std::size_t i = 0; others_wait_; ++i) {
     if (waiting() >= most) return never; // until a source takes one
     if (i == accepts_per_call) return now;
-    if (newcomers_.size() == newcomers_max) {
+    if (unidentified_.size() == unidentified_max) {
       others_wait_ = has_next();
       if (!others_wait_) break;
-      if (const Time due = make_way(now); due > now) return due;
+      if (const Time due = evict_oldest(now); due > now) return due;
     }
     if (!accept_one(now)) break;
   }

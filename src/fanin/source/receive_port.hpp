@@ -26,7 +26,7 @@ class ReceivePort {
 public:
   /// A connection that has not said for whom it is: so many are accepted at once. If more come, one
   /// that needs longer than `preface_time` gives way to them.
-  static constexpr std::size_t newcomers_max = 64;
+  static constexpr std::size_t unidentified_max = 64;
   static constexpr Duration preface_time = std::chrono::milliseconds{500};
   /// Senders of a source whose turn has not come: beyond so many, those that connect wait in the
   /// listen queue. At an address of several sources the others must get through: there those of
@@ -103,9 +103,9 @@ private:
   struct Place {
     Member* member = nullptr;
     State state = State::expected;
-    bool absence_said = false; // that senders wait for it
+    bool absence_logged = false; // that senders wait for it
   };
-  struct Newcomer {
+  struct UnidentifiedSender {
     Descriptor socket;
     net::Address address;
     Time due{}; // when it may be closed to make room
@@ -123,8 +123,8 @@ private:
   [[nodiscard]] Descriptor accept(net::Address& peer) const;
   [[nodiscard]] Time accept_all(Time now);
   [[nodiscard]] bool accept_one(Time now);
-  [[nodiscard]] bool read_hello(Newcomer& newcomer, Time now);
-  void hand_over(Newcomer& newcomer, Time now);
+  [[nodiscard]] bool read_hello(UnidentifiedSender& sender, Time now);
+  void hand_over(UnidentifiedSender& sender, Time now);
   void hand_over(Sender sender, Time now);
   void hand_over_early(Time now);
   void keep(Sender sender, Place& place, Time now);
@@ -134,7 +134,7 @@ private:
   void refuse(const Sender& sender, bool ended, Time now);
   void look_for_events(Time now);
   [[nodiscard]] bool has_next() const;
-  [[nodiscard]] Time make_way(Time now);
+  [[nodiscard]] Time evict_oldest(Time now);
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Place* find(SourceId id);
   [[nodiscard]] Place& place_of(const Member& member);
@@ -144,10 +144,10 @@ private:
   net::Url url_;
   LookUp look_up_;
   std::vector<net::Address> addresses_; // at which it listens; the first that is free
-  Descriptor epoll_; // with the listener and the newcomers, all edge-triggered
+  Descriptor epoll_; // with the listener and the unidentified senders, all edge-triggered
   Descriptor listener_;
   std::vector<Place> sources_; // in the order of expect()
-  std::vector<Newcomer> newcomers_; // in the order in which they came
+  std::vector<UnidentifiedSender> unidentified_; // in the order in which they came
   std::vector<Sender> early_; // likewise; their sources are expected
   bool sources_added_ = false; // since early senders were handed over
   bool closed_early_dropped_ = false; // in this poll

@@ -125,7 +125,7 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
   if (now >= takeovers_until_) takeovers_ = 0;
   if (takeovers_ < takeovers_max || silent || !replaced_by_.empty()) {
     if (replaced_by_.empty()) ++takeovers_;
-    give_way_to(arrival.peer);
+    replace_by(arrival.peer);
   } else {
     warn(fmt::format("{} and {} send with the same number of a sender, {}, and take each other's "
                      "place: two programs need two numbers, drawn at random; {} waits until {} has "
@@ -138,7 +138,7 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
   waiting_.push_front(std::move(arrival));
 }
 
-void ReceiveSource::give_way_to(std::string peer) {
+void ReceiveSource::replace_by(std::string peer) {
   replaced_by_ = std::move(peer);
   ::shutdown(connection_.get(), SHUT_RD);
   readable_ = true; // up to the end
@@ -148,11 +148,11 @@ void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) 
   ++connections_;
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
-    connection_lines_.say(options_.log, now, LogLevel::info,
-                          fmt::format("{} disconnected: it sent nothing", peer));
+    connection_lines_.write(options_.log, now, LogLevel::info,
+                            fmt::format("{} disconnected: it sent nothing", peer));
   } else {
-    warnings_.say(options_.log, now, LogLevel::warning,
-                  fmt::format("{} disconnected: {}", peer, name(fault)));
+    warnings_.write(options_.log, now, LogLevel::warning,
+                    fmt::format("{} disconnected: {}", peer, name(fault)));
   }
 }
 
@@ -162,7 +162,7 @@ void ReceiveSource::refused(std::string_view why, Time now) {
 }
 
 void ReceiveSource::warn(std::string_view text, Time now) {
-  warnings_.say(options_.log, now, LogLevel::warning, text);
+  warnings_.write(options_.log, now, LogLevel::warning, text);
 }
 
 // --- connections ---------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   waiting_logged_ = false;
   last_bytes_at_ = now;
   ++connections_;
-  connection_lines_.say(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
+  connection_lines_.write(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
   return true;
 }
 
@@ -232,7 +232,7 @@ Time ReceiveSource::watch_waiting(Time now) {
   if (waiting_logged_ && !same) return never;
   if (now < last_bytes_at_ + silence_max) return last_bytes_at_ + silence_max;
   if (same) {
-    give_way_to(waiting_.front().peer);
+    replace_by(waiting_.front().peer);
     return now;
   }
   waiting_logged_ = true;
@@ -247,8 +247,8 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
   const ReceiveFault fault = decoder_.disconnect(queue);
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
-    connection_lines_.say(options_.log, now, LogLevel::info,
-                          fmt::format("{} disconnected: {}", peer_, why));
+    connection_lines_.write(options_.log, now, LogLevel::info,
+                            fmt::format("{} disconnected: {}", peer_, why));
   } else {
     warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
@@ -311,7 +311,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
 }
 
 // The first at once, then at most once in a while.
-void ReceiveSource::say_bad_checksums(const FragmentQueue& queue, Time now) {
+void ReceiveSource::log_bad_checksums(const FragmentQueue& queue, Time now) {
   if (now < next_log_) return;
   next_log_ = now + log_period;
   bad_checksums_logged_ = decoder_.bad_checksums();
@@ -358,7 +358,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     staged_from_ += taken.bytes;
     bytes += taken.bytes;
     if (decoder_.bad_checksums() != bad_checksums_logged_) [[unlikely]]
-      say_bad_checksums(queue, now);
+      log_bad_checksums(queue, now);
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
     case ReceiveDecoder::State::fault: close_connection(queue, now, "closed here"); continue;

@@ -72,7 +72,7 @@ private:
 
   [[nodiscard]] Result<> listen();
   void take_again(ReceivePort::Arrival arrival, Time now);
-  void give_way_to(std::string peer);
+  void replace_by(std::string peer);
   bool begin_connection(ReceivePort::Arrival arrival, Time now);
   [[nodiscard]] ReceiveAnswer answer_to(const ReceivePort::Arrival& arrival) const;
   void begin_again(FragmentQueue& queue, Time now);
@@ -83,7 +83,7 @@ private:
   void receive(FragmentQueue& queue, Time now);
   void close_connection(FragmentQueue& queue, Time now, std::string_view why);
   void end_data(FragmentQueue& queue, Time now);
-  void say_bad_checksums(const FragmentQueue& queue, Time now);
+  void log_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
   Descriptor epoll_; // with the port and the connection, both edge-triggered

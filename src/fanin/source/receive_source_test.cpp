@@ -243,7 +243,8 @@ TEST(ReceiveSource, of_too_many_connections_without_a_preface_the_oldest_gives_w
   Bench bench;
   bench.fixture.queue.start(0);
   std::vector<Peer> silent;
-  for (std::size_t i = 0; i < ReceivePort::newcomers_max; ++i) silent.emplace_back(*bench.source);
+  for (std::size_t i = 0; i < ReceivePort::unidentified_max; ++i)
+    silent.emplace_back(*bench.source);
   bench.last = bench.source->read(bench.fixture.queue, bench.now);
   while (bench.last.state == ReadState::more) {
     bench.last = bench.source->read(bench.fixture.queue, bench.now);

@@ -209,7 +209,7 @@ bool FileSink::wait_for_work() {
 // Takes what is queued, as far as it fits into one commit and one file.
 void FileSink::collect() {
   // The next group must not go into a file that nobody finds.
-  if (writer_ && !writer_->file().there()) close_part();
+  if (writer_ && !writer_->file().exists()) close_part();
   std::uint64_t size = 0;
   group_.clear();
   group_batches_.clear();
@@ -234,7 +234,7 @@ bool FileSink::commit_group() {
   while (true) {
     const auto done = write_group();
     if (done) break;
-    if (!survive(done.error())) return false;
+    if (!wait_for_retry(done.error())) return false;
   }
   failing_ = false;
   commits_.fetch_add(1, std::memory_order_relaxed);
@@ -265,7 +265,7 @@ Result<> FileSink::write_group() {
 }
 
 // After a failure: true once it is worth another try.
-bool FileSink::survive(const Error& error) {
+bool FileSink::wait_for_retry(const Error& error) {
   if (writer_ && writer_->broken()) close_part();
   if (options_.on_full == OnFull::stop) {
     report({.error = error, .fatal = true});
@@ -311,7 +311,7 @@ void FileSink::close_part() {
 }
 
 void FileSink::check_name(Part& part) {
-  if (part.gone || part.file.there()) return;
+  if (part.gone || part.file.exists()) return;
   part.gone = true;
   report({.gone = part});
 }

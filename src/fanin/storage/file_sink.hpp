@@ -94,7 +94,7 @@ private:
   void collect();
   [[nodiscard]] bool commit_group();
   [[nodiscard]] Result<> write_group();
-  [[nodiscard]] bool survive(const Error& error);
+  [[nodiscard]] bool wait_for_retry(const Error& error);
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();

@@ -317,11 +317,11 @@ TEST_F(ManifestTest, that_was_removed_with_its_folder_is_written_again_whole) {
   std::filesystem::create_directory(place);
   auto writer = create();
   for (int i = 0; i < 2000; ++i) ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
-  EXPECT_TRUE(writer.there());
+  EXPECT_TRUE(writer.exists());
   std::filesystem::remove_all(place);
-  EXPECT_FALSE(writer.there());
+  EXPECT_FALSE(writer.exists());
   ASSERT_TRUE(writer.restore());
-  EXPECT_TRUE(writer.there());
+  EXPECT_TRUE(writer.exists());
   ASSERT_TRUE(writer.finish({.built = 8}));
   const auto manifest = read_manifest(writer.path());
   ASSERT_TRUE(manifest) << manifest.error().text;
@@ -334,7 +334,7 @@ TEST_F(ManifestTest, that_was_replaced_does_not_replace_the_other) {
   auto writer = create();
   std::filesystem::remove(writer.path());
   std::ofstream(writer.path()) << "of somebody else";
-  EXPECT_FALSE(writer.there());
+  EXPECT_FALSE(writer.exists());
   EXPECT_FALSE(writer.restore());
   EXPECT_EQ(content(writer.path()), "of somebody else");
   std::filesystem::remove(writer.path());

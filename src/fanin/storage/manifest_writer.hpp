@@ -31,7 +31,7 @@ public:
   // kept_max, and lines were left out).
   [[nodiscard]] Result<> flush();
   // False: somebody else has removed, renamed or replaced it. One system call.
-  [[nodiscard]] bool there() const { return file_.there(); }
+  [[nodiscard]] bool exists() const { return file_.exists(); }
   // Writes all lines into a new file at its name, also into a folder that was removed. Errors: as
   // of create(); then it may be tried again.
   [[nodiscard]] Result<> restore();

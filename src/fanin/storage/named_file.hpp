@@ -27,7 +27,7 @@ public:
 
   /// False: the name leads to no file, or to another one. One system call. Where the name cannot be
   /// looked up (no permission, a server that does not answer) this is not known: true.
-  [[nodiscard]] bool there() const {
+  [[nodiscard]] bool exists() const {
     struct stat status{};
     if (::stat(path_.c_str(), &status) != 0) return errno != ENOENT && errno != ENOTDIR;
     return inode_ == 0 || (status.st_dev == device_ && status.st_ino == inode_);

@@ -318,7 +318,7 @@ void RunFileWriter::Impl::abandon() {
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && empty() && named.there()) ::unlink(path.c_str());
+  if (published && empty() && named.exists()) ::unlink(path.c_str());
   descriptor.reset();
 }
 

@@ -80,7 +80,7 @@ void SliceLink::ask() {
 
 void SliceLink::begin(Time now) {
   if (const auto found = std::exchange(found_, {})) {
-    failed_ = 0;
+    failed_addresses_ = 0;
     if (*found) {
       addresses_ = **found;
       address_ = 0;
@@ -99,7 +99,7 @@ void SliceLink::begin(Time now) {
 // or slow, so the addresses that are known are tried until it has answered.
 void SliceLink::next_address() {
   if (++address_ >= addresses_.size()) address_ = 0;
-  if (++failed_ >= addresses_.size() && !found_ && !question_.waits()) ask();
+  if (++failed_addresses_ >= addresses_.size() && !found_ && !question_.waits()) ask();
 }
 
 void SliceLink::connect(Time now) {
@@ -212,7 +212,7 @@ bool SliceLink::take_message(Time now) {
     return false;
   }
   announced_ = std::max(announced_, header.event);
-  news_at_ = now;
+  last_answer_at_ = now;
   return true;
 }
 
@@ -231,10 +231,10 @@ bool SliceLink::on_answer(Time now) {
     return false;
   }
   state_ = State::open;
-  failed_ = 0;
+  failed_addresses_ = 0;
   found_.reset(); // of before: this address is right
   question_.withdraw();
-  news_at_ = now;
+  last_answer_at_ = now;
   pause_ = pause_least;
   if (loss_logged_ || silence_logged_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
@@ -261,7 +261,7 @@ void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   // The slice would drop what goes back, and it would count as delivered.
   FANIN_ASSERT(batch->first() >= end_);
   end_ = batch->end();
-  if (batches_.empty()) news_at_ = loop_.now();
+  if (batches_.empty()) last_answer_at_ = loop_.now();
   batches_.push_back(std::move(batch));
   if (batch_ + 1 == batches_.size()) go_to(batch_);
 }

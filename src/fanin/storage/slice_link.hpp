@@ -59,7 +59,7 @@ public:
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
   bool poll(std::vector<Done>& done);
   /// Since when the slice has neither answered nor announced anything of what waits.
-  [[nodiscard]] Time stuck_since() const { return news_at_; }
+  [[nodiscard]] Time stuck_since() const { return last_answer_at_; }
   /// "slice 1 at tcp://daq-s1:7500, which has announced nothing for 12 s"
   [[nodiscard]] std::string waits_for() const;
   /// When poll() is to be called, if `epoll` does not say so before.
@@ -105,13 +105,13 @@ private:
   net::Timer answered_; // makes the loop turn
   std::vector<net::Address> addresses_;
   std::size_t address_ = 0; // in use, or the next one
-  std::size_t failed_ = 0; // addresses in turn, since one answered or they were found
+  std::size_t failed_addresses_ = 0; // addresses in turn, since one answered or they were found
   Time retry_at_{}; // never: the first answer of the name service is waited for
   Time deadline_ = never; // of connecting and of the answer
   Time connected_at_{};
   Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
-  Time news_at_{}; // of the latest answer or announcement; not before something waited
+  Time last_answer_at_{}; // of the latest answer or announcement; not before something waited
   Time lost_at_; // since when there was no connection; later by the time that one had no answer
   Time due_{};
   bool loss_logged_ = false;

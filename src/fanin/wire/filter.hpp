@@ -58,7 +58,7 @@ struct FilterBatch {
   std::uint32_t from = 0; ///< events before this one in the batch are decided already
   RunNumber run = 0;
   std::uint32_t blocks = 0; ///< data messages that follow
-  std::uint32_t careful = 0; ///< 1: say each decision at once
+  std::uint32_t report_each = 0; ///< 1: say each decision at once
   std::uint32_t reserved = 0;
 
   [[nodiscard]] EventRange range() const { return {first, first + events}; }

@@ -69,7 +69,7 @@ Assembly& Assembler::open(EventRange range, Attempt attempt) {
   assembly.range = range;
   assembly.state = AssemblyState::early;
   assembly.attempt = attempt;
-  assembly.spoiled = assembly.heard = false;
+  assembly.blocks_dropped = assembly.heard = false;
   ++early_;
   assembly.bytes = 0;
   assembly.incomplete = assembly.rejected = assembly.undecided = assembly.undelivered = 0;
@@ -128,7 +128,7 @@ Assembly* Assembler::find_for(const wire::DataBlockHeader& header) {
   const bool same = found->range == header.batch() && found->attempt == header.attempt;
   if (same && found->state != AssemblyState::decided) return found;
   ++(same ? late_ : stale_);
-  if (!same && header.attempt == found->attempt) found->spoiled = true; // one of them lies
+  if (!same && header.attempt == found->attempt) found->blocks_dropped = true; // one of them lies
   return nullptr;
 }
 
@@ -259,10 +259,11 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
                                       std::span<const wire::MissingRange> lost) {
   Assembly* found = find(assign.first);
   if (found != nullptr && found->state != AssemblyState::early) return {};
-  bool spoiled = recently_decided_.contains(assign.first, assign.attempt);
+  bool blocks_dropped = recently_decided_.contains(assign.first, assign.attempt);
   if (found != nullptr) { // blocks that came early: the event manager's word counts
     const bool same = found->range == assign.range() && found->attempt == assign.attempt;
-    spoiled = spoiled || found->spoiled || (!same && !is_later(assign.attempt, found->attempt));
+    blocks_dropped = blocks_dropped || found->blocks_dropped ||
+                     (!same && !is_later(assign.attempt, found->attempt));
     if (!same) {
       throw_away(*found);
       found = nullptr;
@@ -278,7 +279,7 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
   assembly.state = AssemblyState::assigned;
   --early_;
   assembly.epoch = assign.epoch;
-  return {.valid = true, .assembly = &assembly, .spoiled = spoiled};
+  return {.valid = true, .assembly = &assembly, .blocks_dropped = blocks_dropped};
 }
 
 bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {

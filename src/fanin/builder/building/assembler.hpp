@@ -52,7 +52,7 @@ struct Assembly {
   std::uint32_t rejected = 0;         // by the filter, as storage says
   std::uint32_t undecided = 0;        // by any filter unit, likewise
   std::uint32_t undelivered = 0;      // to its slice, likewise
-  bool spoiled = false;               // blocks of it were thrown away
+  bool blocks_dropped = false;        // it has to be handed back
   bool heard = false;                 // a block has come since heard_at
   Duration heard_at{};                // or assigned
   Duration assigned_at{};
@@ -86,7 +86,7 @@ public:
     bool valid = false; // false: the message is invalid
     // Null: more of the message follows. Its owner says when it was assigned.
     Assembly* assembly = nullptr;
-    bool spoiled = false; // it has to be handed back: blocks of it were thrown away
+    bool blocks_dropped = false; // it has to be handed back
   };
   [[nodiscard]] Assigned assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
                                 std::span<const wire::MissingRange> lost);

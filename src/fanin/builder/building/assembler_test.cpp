@@ -61,7 +61,7 @@ protected:
     wire::Assign message{.first = first, .events = 4, .attempt = attempt};
     const auto assigned = assembler_.assign(message, gaps, lost);
     EXPECT_TRUE(assigned.valid);
-    spoiled_ = assigned.spoiled;
+    blocks_dropped_ = assigned.blocks_dropped;
     return assigned.assembly;
   }
   static wire::FragmentEntry good(std::uint32_t size) {
@@ -77,7 +77,7 @@ protected:
           {.page_size = 4096, .pages = 64, .arena = {.huge_pages = memory::HugePages::off}})
           .value();
   Assembler assembler_{system_, sources_};
-  bool spoiled_ = false;
+  bool blocks_dropped_ = false;
   std::uint32_t block_events_ = 4; // of the batch, as blocks say
 };
 
@@ -121,7 +121,7 @@ TEST_F(Blocks, blocks_may_come_before_the_assignment) {
   EXPECT_EQ(add(2, 0, good_table()).early, nullptr);
   EXPECT_EQ(add(3, 0, good_table()).complete, nullptr);
   const Assembly* const batch = assign(0);
-  EXPECT_FALSE(spoiled_);
+  EXPECT_FALSE(blocks_dropped_);
   EXPECT_EQ(batch->open_sources, 0U);
 }
 
@@ -171,13 +171,13 @@ TEST_F(Blocks, only_the_latest_attempt_counts) {
   (void)add(2, 0, good_table(), 0);
   EXPECT_EQ(assembler_.stale(), 1U);
   Assembly* const batch = assign(0, 1);
-  EXPECT_FALSE(spoiled_);
+  EXPECT_FALSE(blocks_dropped_);
   EXPECT_EQ(batch->open_sources, 2U);
   assembler_.hand_back(*batch);
   (void)add(2, 0, good_table(), 1);
   EXPECT_EQ(assembler_.late(), 2U);
   (void)assign(0, 1);
-  EXPECT_TRUE(spoiled_); // blocks of it were thrown away
+  EXPECT_TRUE(blocks_dropped_);
 }
 
 // Two attempts were handed back before what is under way of the first one has come.
@@ -197,7 +197,7 @@ TEST_F(Blocks, attempts_wrap) {
   EXPECT_EQ(assembler_.late(), 1U);
   (void)add(1, 4, good_table(), 65'535);
   EXPECT_EQ(assign(4, 1)->open_sources, 3U);
-  EXPECT_FALSE(spoiled_);
+  EXPECT_FALSE(blocks_dropped_);
 }
 
 TEST_F(Blocks, dead_readout_unit_is_absent_or_lost_as_the_event_manager_says) {
@@ -305,10 +305,10 @@ TEST_F(Blocks, block_of_a_batch_that_is_cut_otherwise_spoils_it) {
   EXPECT_EQ(add(2, 0, {good(1), good(1)}).batch, nullptr);
   EXPECT_EQ(assembler_.stale(), 1U);
   EXPECT_EQ(assign(0)->open_sources, 2U);
-  EXPECT_TRUE(spoiled_);
+  EXPECT_TRUE(blocks_dropped_);
   (void)add(1, 4, {good(1), good(1)}); // before its assignment to four events
   const Assembly* const batch = assign(4);
-  EXPECT_TRUE(spoiled_);
+  EXPECT_TRUE(blocks_dropped_);
   EXPECT_EQ(batch->range, (EventRange{4, 8}));
   EXPECT_EQ(batch->open_sources, 3U);
   EXPECT_EQ(assembler_.late(), 1U);

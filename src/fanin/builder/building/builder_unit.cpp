@@ -141,7 +141,7 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
   auto sink = options_.make_sink(welcome.run, welcome.incarnation);
   if (!sink) {
-    (void)say_failed(sink.error().text);
+    (void)send_failed(sink.error().text);
     end(std::unexpected(sink.error()));
     return true;
   }
@@ -183,7 +183,7 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
   Assembly& assembly = *assigned.assembly;
   assembly.assigned_at = assembly.heard_at = deadline_clock();
   if (system_.in_order) order_.assigned(assembly.range.first);
-  if (assigned.spoiled) {
+  if (assigned.blocks_dropped) {
     hand_back(assembly, std::nullopt);
     return true;
   }
@@ -407,11 +407,11 @@ bool BuilderUnit::report_failure() {
   if (failure_reported_) return control_->sent();
   report();
   if (!reporter_.done() || !send_counters<wire::Status>()) return false;
-  failure_reported_ = say_failed(storage_.failure()->text);
+  failure_reported_ = send_failed(storage_.failure()->text);
   return failure_reported_ && control_->sent();
 }
 
-bool BuilderUnit::say_failed(std::string_view why) {
+bool BuilderUnit::send_failed(std::string_view why) {
   why = why.substr(0, control_->room_max());
   if (!control_->roomy(why.size())) return false;
   const wire::Failed failed{static_cast<std::uint32_t>(why.size()),

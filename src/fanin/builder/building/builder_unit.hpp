@@ -113,7 +113,7 @@ private:
   template <class Message>
   bool send_counters();
   [[nodiscard]] bool report_failure();
-  [[nodiscard]] bool say_failed(std::string_view why); // false: there is no room
+  [[nodiscard]] bool send_failed(std::string_view why); // false: there is no room
   void finish_if_written();
   void reset();
   void end(Result<> result);

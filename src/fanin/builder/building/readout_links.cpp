@@ -112,8 +112,8 @@ void ReadoutLinks::hang_up(const Lane& lane, std::string_view why) {
 }
 
 void ReadoutLinks::hang_up(net::Link link, std::string_view why) {
-  refusals_.say(environment_.log, environment_.loop->now(), LogLevel::error,
-                fmt::format("{}: {}; connection closed", link.peer(), why));
+  refusals_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+                  fmt::format("{}: {}; connection closed", link.peer(), why));
   if (const auto known = owners_.find(link); known != owners_.end()) {
     Readout& readout = readouts_[known->second.readout];
     if (known->second.role == wire::Role::request) {
@@ -287,7 +287,7 @@ wire::Grant ReadoutLinks::grant_for(const Lane& lane) {
 }
 
 // They come with the request.
-void ReadoutLinks::say_first_grants(NodeId node) {
+void ReadoutLinks::send_first_grants(NodeId node) {
   Readout& readout = readouts_[node];
   if (grants_.empty() || readout.requests_to != readout.incarnation) return;
   for (std::size_t i = 0; i < readout.lanes.size(); ++i) {

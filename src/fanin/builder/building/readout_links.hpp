@@ -150,7 +150,7 @@ private:
   void disconnect_data(Readout& readout);
   void disconnect_requests(Readout& readout);
   [[nodiscard]] wire::Grant grant_for(const Lane& lane);
-  void say_first_grants(NodeId readout);
+  void send_first_grants(NodeId readout);
   [[nodiscard]] Lane lane_of(NodeId readout, std::size_t index) const {
     return {readout, index, lanes(readout)};
   }
@@ -210,7 +210,7 @@ void ReadoutLinks::send_requests(Member member, Find find) {
         const std::optional<wire::Assign> assign = find(readout.to_request.front());
         readout.to_request.pop_front();
         if (!assign) continue;
-        say_first_grants(node);
+        send_first_grants(node);
         readout.requests.append(*assign);
       }
       readout.requests.flush();

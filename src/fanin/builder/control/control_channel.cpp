@@ -9,11 +9,11 @@ constexpr std::uint64_t acknowledge_pages = 16; // received and not acknowledged
 } // namespace
 
 void ControlChannel::forget() {
-  kept_.clear();
-  later_.clear();
+  unacknowledged_.clear();
+  deferred_.clear();
   if (pool_ != nullptr) page_.release();
-  number_ = nullptr;
-  kept_bytes_ = next_ = received_bytes_ = 0;
+  page_number_ = nullptr;
+  unacknowledged_bytes_ = next_ = received_bytes_ = 0;
   acknowledged_ = received_ = received_reported_ = 0;
   skipping_ = failed_ = false;
 }
@@ -39,13 +39,13 @@ void ControlChannel::detach() {
 }
 
 bool ControlChannel::make_room(std::size_t size) {
-  if (kept_bytes_ + page_.size() + size > kept_max()) return false;
+  if (unacknowledged_bytes_ + page_.size() + size > unacknowledged_max()) return false;
   return page_.make_room(size, [this] { seal(); });
 }
 
 bool ControlChannel::roomy(std::size_t parts_bytes) {
   FANIN_ASSERT(pool_ == nullptr || parts_bytes <= room_max()); // or there never will be
-  return pool_ != nullptr && !failed_ && later_.empty() &&
+  return pool_ != nullptr && !failed_ && deferred_.empty() &&
          make_room(parts_bytes + control_body_max + number_max);
 }
 
@@ -54,62 +54,63 @@ std::byte* ControlChannel::place(wire::MessageType type, std::size_t size) {
   FANIN_ASSERT(size <= page_.payload_max() - number_max);
   if (!make_room(size + number_max)) return nullptr;
   if (page_.empty()) {
-    number_ = page_.append(sizeof(wire::Numbered),
-                           static_cast<std::uint16_t>(wire::MessageType::numbered));
+    page_number_ = page_.append(sizeof(wire::Numbered),
+                                static_cast<std::uint16_t>(wire::MessageType::numbered));
   }
   return page_.append(size, static_cast<std::uint16_t>(type));
 }
 
 std::byte* ControlChannel::reserve(wire::MessageType type, std::size_t size) {
   if (pool_ == nullptr || failed_) return nullptr;
-  if (later_.empty()) {
+  if (deferred_.empty()) {
     if (std::byte* const at = place(type, size)) return at;
   }
-  const std::size_t at = later_.size();
-  if (at + size > later_max) {
+  const std::size_t at = deferred_.size();
+  if (at + size > deferred_max) {
     failed_ = true;
     return nullptr;
   }
-  later_.resize(at + message::frame_size(size));
-  return put_header(later_.data() + at, type, size);
+  deferred_.resize(at + message::frame_size(size));
+  return put_header(deferred_.data() + at, type, size);
 }
 
-void ControlChannel::say_later() {
+void ControlChannel::append_deferred() {
   std::size_t said = 0;
-  while (said < later_.size()) {
+  while (said < deferred_.size()) {
     message::FrameHeader header;
-    std::memcpy(&header, later_.data() + said, sizeof header);
+    std::memcpy(&header, deferred_.data() + said, sizeof header);
     std::byte* const at = place(static_cast<wire::MessageType>(header.type), header.size);
     if (at == nullptr) break;
-    std::memcpy(at, later_.data() + said + sizeof header, header.size);
+    std::memcpy(at, deferred_.data() + said + sizeof header, header.size);
     said += sizeof header + header.size;
   }
-  if (said > 0) later_.erase(later_.begin(), later_.begin() + static_cast<std::ptrdiff_t>(said));
+  if (said > 0)
+    deferred_.erase(deferred_.begin(), deferred_.begin() + static_cast<std::ptrdiff_t>(said));
 }
 
 // What is in the page gets its number.
 void ControlChannel::seal() {
-  const wire::Numbered number{acknowledged_ + kept_.size() + 1, received_};
-  std::memcpy(number_, &number, sizeof number);
+  const wire::Numbered number{acknowledged_ + unacknowledged_.size() + 1, received_};
+  std::memcpy(page_number_, &number, sizeof number);
   received_reported_ = received_;
   received_bytes_ = 0;
-  kept_bytes_ += page_.size();
-  kept_.push_back(page_.unsent());
+  unacknowledged_bytes_ += page_.size();
+  unacknowledged_.push_back(page_.unsent());
   page_.sent();
 }
 
 void ControlChannel::flush() {
   if (pool_ == nullptr) return;
   greeting_.flush(); // before others take the page that it waits for
-  if (!later_.empty()) say_later();
+  if (!deferred_.empty()) append_deferred();
   if (!greeting_.sent()) return;
-  if (link_ && next_ == kept_.size() && !page_.empty()) seal();
-  while (link_ && next_ < kept_.size()) {
-    const auto outcome = link_.send({&kept_[next_], 1});
+  if (link_ && next_ == unacknowledged_.size() && !page_.empty()) seal();
+  while (link_ && next_ < unacknowledged_.size()) {
+    const auto outcome = link_.send({&unacknowledged_[next_], 1});
     if (outcome == net::SendOutcome::too_large) failed_ = true;
     if (outcome != net::SendOutcome::accepted) return; // `writable` or `closed` follows
     ++next_;
-    if (next_ == kept_.size() && !page_.empty()) seal();
+    if (next_ == unacknowledged_.size() && !page_.empty()) seal();
   }
   if (page_.has_page() && page_.empty() && !page_.shared()) page_.release();
   if (received_ - received_reported_ >= acknowledge_pages ||
@@ -126,10 +127,10 @@ void ControlChannel::acknowledge() {
 }
 
 bool ControlChannel::on_acknowledged(std::uint64_t pages) {
-  if (pages > acknowledged_ + kept_.size()) return false;
+  if (pages > acknowledged_ + unacknowledged_.size()) return false;
   for (; acknowledged_ < pages; ++acknowledged_) {
-    kept_bytes_ -= kept_.front().size;
-    kept_.pop_front();
+    unacknowledged_bytes_ -= unacknowledged_.front().size;
+    unacknowledged_.pop_front();
     if (next_ > 0) --next_;
   }
   return true;

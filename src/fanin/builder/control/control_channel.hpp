@@ -71,28 +71,34 @@ public:
   // It is far behind, or takes no message.
   [[nodiscard]] bool failed() const { return failed_ || greeting_.failed(); }
   [[nodiscard]] bool sent() const { // all that was said
-    return later_.empty() && page_.empty() && next_ == kept_.size() && greeting_.sent();
+    return deferred_.empty() && page_.empty() && next_ == unacknowledged_.size() &&
+           greeting_.sent();
   }
-  [[nodiscard]] bool all_acknowledged() const { return kept_.empty(); }
+  [[nodiscard]] bool all_acknowledged() const { return unacknowledged_.empty(); }
   // As much is kept as may be: the peer has to acknowledge some of it. (An empty pool is not its
   // fault.)
   [[nodiscard]] bool full() const {
-    return kept_bytes_ + page_.size() + control_body_max + number_max > kept_max();
+    return unacknowledged_bytes_ + page_.size() + control_body_max + number_max >
+           unacknowledged_max();
   }
   // flush() has nothing to do until something is said, a page comes, or the link is writable.
-  [[nodiscard]] bool is_idle() const { return sent() && (!page_.has_page() || !kept_.empty()); }
+  [[nodiscard]] bool is_idle() const {
+    return sent() && (!page_.has_page() || !unacknowledged_.empty());
+  }
   [[nodiscard]] std::uint64_t received() const { return received_; } // pages
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
 
 private:
   static constexpr std::size_t number_max =
       sizeof(wire::Numbered) + 2 * sizeof(message::FrameHeader);
-  static constexpr std::size_t later_max = 4U << 20; // bytes; beyond, the peer is given up
+  static constexpr std::size_t deferred_max = 4U << 20; // bytes; beyond, the peer is given up
 
-  [[nodiscard]] std::size_t kept_max() const { return 2 * std::size_t{pool_->page_size()}; }
+  [[nodiscard]] std::size_t unacknowledged_max() const {
+    return 2 * std::size_t{pool_->page_size()};
+  }
   [[nodiscard]] bool make_room(std::size_t size);
   [[nodiscard]] std::byte* place(wire::MessageType type, std::size_t size);
-  void say_later();
+  void append_deferred();
   void seal();
   [[nodiscard]] bool on_acknowledged(std::uint64_t pages);
   void forget();
@@ -101,12 +107,12 @@ private:
   memory::PagePool* pool_ = nullptr;
   Greeting greeting_;
   message::GatheringPage page_; // not numbered yet
-  std::byte* number_ = nullptr; // of page_'s unsent part: its Numbered
-  std::deque<memory::View> kept_; // numbered acknowledged_ + 1 and on
-  std::size_t kept_bytes_ = 0;
-  std::size_t next_ = 0; // of kept_, to be sent over this connection
+  std::byte* page_number_ = nullptr; // of page_'s unsent part: its Numbered
+  std::deque<memory::View> unacknowledged_; // numbered acknowledged_ + 1 and on
+  std::size_t unacknowledged_bytes_ = 0;
+  std::size_t next_ = 0; // of unacknowledged_, to be sent over this connection
   std::uint64_t acknowledged_ = 0; // by the peer
-  std::vector<std::byte> later_; // frames for which there was no room
+  std::vector<std::byte> deferred_; // frames for which there was no room
   std::uint64_t received_ = 0;
   std::uint64_t received_reported_ = 0;
   std::size_t received_bytes_ = 0; // since received_reported_

@@ -13,7 +13,7 @@ constexpr Duration retry_first = std::chrono::milliseconds{10};
 constexpr Duration retry_longest = std::chrono::milliseconds{500};
 constexpr Duration frozen_after = std::chrono::minutes{1}; // its launcher waits as long,
 constexpr Duration frozen_more = std::chrono::seconds{10}; // and kills it before
-constexpr int looks_until_change = 1; // what was under way over the rail in use may still come
+constexpr int checks_until_change = 1; // what was under way over the rail in use may still come
 } // namespace
 
 ControlClient::ControlClient(NodeEnvironment environment, Options options)
@@ -83,7 +83,7 @@ void ControlClient::connect() {
 }
 
 // Where there is none at the rail in use. True: at none of them.
-bool ControlClient::no_rail_left() { return ++impossible_ >= options_.event_manager.size(); }
+bool ControlClient::no_rail_left() { return ++impossible_rails_ >= options_.event_manager.size(); }
 
 // --- rails ---------------------------------------------------------------------------------------
 
@@ -94,10 +94,10 @@ void ControlClient::watch_rail() {
                                           channel_.acknowledged(), !waits());
   rail_tick_.start(*environment_.loop, environment_.loop->now() + rail_silence_.period());
   if (!silent) return forget_other();
-  ++other_.looks;
-  if (!other_.link || (!other_.connected && other_.looks > SilenceWatch::looks)) {
+  ++other_.checks;
+  if (!other_.link || (!other_.connected && other_.checks > SilenceWatch::checks)) {
     try_other_rail();
-  } else if (other_.connected && other_.looks > looks_until_change) {
+  } else if (other_.connected && other_.checks > checks_until_change) {
     change_rail();
   }
 }
@@ -139,7 +139,7 @@ void ControlClient::stop_watching() {
 void ControlClient::on_other(const net::Event& event) {
   if (event.kind == net::EventKind::connected) {
     other_.connected = true;
-    other_.looks = 0;
+    other_.checks = 0;
   } else if (event.kind == net::EventKind::closed) {
     other_.link = {}; // the next look tries the next rail
     other_.connected = false;
@@ -295,7 +295,7 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::connected:
     was_connected_ = true;
     enter(State::waits_for_welcome);
-    impossible_ = 0;
+    impossible_rails_ = 0;
     send_hello();
     break;
   case net::EventKind::message: receive(event.message); break;
@@ -318,7 +318,7 @@ void ControlClient::on_closed(net::CloseReason reason) {
                                 rail().text())});
   }
   const bool unknown = reason == net::CloseReason::unknown_host;
-  if (!unknown) impossible_ = 0;
+  if (!unknown) impossible_rails_ = 0;
   if (unknown && !was_connected_ && no_rail_left()) {
     without_link();
     return give_up(

@@ -113,12 +113,12 @@ private:
   ControlChannel channel_;
   net::Link link_;
   std::size_t rail_ = 0; // of link_, or of the next one
-  std::size_t impossible_ = 0; // rails in a row over which no event manager can be
+  std::size_t impossible_rails_ = 0; // rails in a row over which no event manager can be
   struct Other { // a connection over another rail, while nothing is answered over link_
     net::Link link;
     std::size_t rail = 0; // of it, or of the one before
     bool connected = false;
-    int looks = 0; // since it was begun, or is connected
+    int checks = 0; // since it was begun, or is connected
   };
   Other other_;
   SilenceWatch rail_silence_; // of link_, while another rail could be used

@@ -21,7 +21,7 @@ ControlServer::ControlServer(const System& system, NodeEnvironment environment, 
       room_max_(ControlChannel{*environment_.control_pool}.room_max()),
       readouts_(system.readout_units.size()),
       peers_(readouts_ + system.builder_units.size()),
-      touched_(peers_.size() / 64 + 1) {}
+      to_flush_(peers_.size() / 64 + 1) {}
 
 ControlServer::~ControlServer() {
   for (auto& peer : unidentified_) peer->link.close(true);
@@ -57,7 +57,7 @@ void ControlServer::on_event(net::Transport& transport, net::Event& event) {
   const auto found = by_link_.find(link);
   if (found == by_link_.end()) return;
   Peer& peer = *found->second;
-  if (peer.identified()) touch(index(peer.key));
+  if (peer.identified()) mark_to_flush(index(peer.key));
   if (event.kind == net::EventKind::message) receive(peer, event.message);
   if (event.kind == net::EventKind::writable) peer.channel.flush();
 }
@@ -66,7 +66,7 @@ void ControlServer::on_accepted(net::Link link) {
   auto peer = std::make_unique<Peer>();
   peer->link = link;
   peer->channel = ControlChannel{*environment_.control_pool};
-  peer->heard = peer->listening = environment_.loop->now();
+  peer->heard = peer->caught_up_at = environment_.loop->now();
   by_link_[link] = peer.get();
   unidentified_.push_back(std::move(peer));
 }
@@ -222,14 +222,14 @@ void ControlServer::refuse(Peer& peer, Refusal refusal) {
 
 // Whoever can connect can cause as many of these lines as it likes.
 void ControlServer::log_refused(LogLevel level, std::string_view text) {
-  refusals_.say(environment_.log, environment_.loop->now(), level, text);
+  refusals_.write(environment_.log, environment_.loop->now(), level, text);
 }
 
 void ControlServer::welcome(NodeKey key, const wire::Welcome& welcome) {
   Peer& peer = *peers_[index(key)];
   peer.welcome = welcome;
   peer.channel.greet(peer.link, welcome);
-  touch(index(key));
+  mark_to_flush(index(key));
 }
 
 // The same process over another connection, maybe before the loss of the old one was noticed: what
@@ -250,13 +250,13 @@ bool ControlServer::try_resume(Peer& fresh, const wire::Hello& hello) {
   peer.link.mark_identified();
   if (peer.state == PeerState::lost) peer.state = PeerState::connected;
   peer.lost_at = never;
-  peer.heard = peer.listening = environment_.loop->now();
+  peer.heard = peer.caught_up_at = environment_.loop->now();
   if (unwelcomed) {
     peer.channel.greet(peer.link, peer.welcome);
   } else {
     peer.channel.greet(peer.link, wire::Resumed{peer.channel.received()});
   }
-  touch(index(key));
+  mark_to_flush(index(key));
   nodes_.resumed(key);
   return true;
 }
@@ -275,7 +275,7 @@ void ControlServer::drop_earlier_process(NodeKey key, const wire::Hello& hello, 
 ControlChannel* ControlServer::channel(NodeKey key) {
   const std::size_t at = index(key);
   if (!peers_[at]) return nullptr;
-  touch(at);
+  mark_to_flush(at);
   return &peers_[at]->channel;
 }
 
@@ -292,7 +292,7 @@ bool ControlServer::roomy(NodeKey key) {
 bool ControlServer::readouts_roomy() {
   for (std::size_t i = 0; i < readouts_; ++i) {
     if (!peers_[i]) continue;
-    touch(i);
+    mark_to_flush(i);
     if (!peers_[i]->channel.roomy()) return false;
   }
   return true;
@@ -301,13 +301,13 @@ bool ControlServer::readouts_roomy() {
 // Only channels that have something to do cost anything: each turn of the loop ends here.
 void ControlServer::flush() {
   std::vector<net::Link> stuck;
-  for (std::size_t word = 0; word < touched_.size(); ++word) {
-    for (std::uint64_t rest = std::exchange(touched_[word], 0); rest != 0; rest &= rest - 1) {
+  for (std::size_t word = 0; word < to_flush_.size(); ++word) {
+    for (std::uint64_t rest = std::exchange(to_flush_[word], 0); rest != 0; rest &= rest - 1) {
       const std::size_t at = 64 * word + static_cast<std::size_t>(std::countr_zero(rest));
       if (!peers_[at]) continue;
       Peer& peer = *peers_[at];
       peer.channel.flush();
-      if (!peer.channel.is_idle()) touch(at);
+      if (!peer.channel.is_idle()) mark_to_flush(at);
       if (peer.link && peer.channel.failed()) stuck.push_back(peer.link);
     }
   }
@@ -345,13 +345,13 @@ Time ControlServer::end_graces(Time now) {
 }
 
 // Whether it has said or acknowledged nothing for too long.
-bool ControlServer::judge(Peer& peer, Time now) const {
+bool ControlServer::is_silent(Peer& peer, Time now) const {
   const bool reads = !peer.identified() || peer.channel.acknowledged() != peer.acknowledged ||
                      !peer.channel.full();
   peer.acknowledged = peer.channel.acknowledged();
-  if (reads) peer.listening = now;
+  if (reads) peer.caught_up_at = now;
   if (!peer.link) return false;
-  if (now - std::min(peer.heard, peer.listening) > system_.dead_after) return true;
+  if (now - std::min(peer.heard, peer.caught_up_at) > system_.dead_after) return true;
   peer.channel.acknowledge();
   return false;
 }
@@ -359,12 +359,12 @@ bool ControlServer::judge(Peer& peer, Time now) const {
 std::vector<NodeKey> ControlServer::drop_silent(Time now) {
   std::vector<net::Link> silent;
   for (const auto& peer : unidentified_) {
-    if (judge(*peer, now)) silent.push_back(peer->link);
+    if (is_silent(*peer, now)) silent.push_back(peer->link);
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (!peers_[i]) continue;
-    touch(i);
-    if (judge(*peers_[i], now)) silent.push_back(peers_[i]->link);
+    mark_to_flush(i);
+    if (is_silent(*peers_[i], now)) silent.push_back(peers_[i]->link);
   }
   std::vector<NodeKey> dropped;
   for (net::Link link : silent) {
@@ -379,7 +379,7 @@ std::vector<NodeKey> ControlServer::drop_silent(Time now) {
 
 void ControlServer::pass_over(Duration pause, Time now) {
   const auto move = [&](Peer& peer) {
-    for (Time* const time : {&peer.heard, &peer.listening, &peer.lost_at}) {
+    for (Time* const time : {&peer.heard, &peer.caught_up_at, &peer.lost_at}) {
       if (*time != never) *time = std::min(now, *time + pause);
     }
   };

@@ -108,7 +108,7 @@ private:
     std::uint64_t session = 0; // of its process
     Time lost_at = never;
     Time heard{};
-    Time listening{}; // when it was last not behind with what it is told
+    Time caught_up_at{}; // when it had last received all that was sent to it
     std::uint64_t acknowledged = 0; // at that time or later
     [[nodiscard]] bool identified() const { return state != PeerState::unidentified; }
   };
@@ -125,12 +125,12 @@ private:
   void drop_earlier_process(NodeKey key, const wire::Hello& hello, const Peer& fresh);
   void on_closed(net::Link link, std::string_view why);
   void lose(net::Link link, std::string_view why);
-  [[nodiscard]] bool judge(Peer& peer, Time now) const;
+  [[nodiscard]] bool is_silent(Peer& peer, Time now) const;
 
   [[nodiscard]] std::size_t index(NodeKey key) const {
     return key.is_readout() ? key.node : readouts_ + key.node;
   }
-  void touch(std::size_t index) { touched_[index / 64] |= std::uint64_t{1} << index % 64; }
+  void mark_to_flush(std::size_t index) { to_flush_[index / 64] |= std::uint64_t{1} << index % 64; }
   [[nodiscard]] ControlChannel* channel(NodeKey key);
   [[nodiscard]] std::byte* reserve(NodeKey key, wire::MessageType type, std::size_t size) override;
   void drop(NodeKey key, std::string_view why, bool abort);
@@ -145,7 +145,7 @@ private:
   std::vector<std::unique_ptr<Peer>> peers_; // by index(); null: not here
   std::vector<std::unique_ptr<Peer>> unidentified_;
   std::map<net::Link, Peer*> by_link_;
-  std::vector<std::uint64_t> touched_; // a bit for each of peers_: its channel has something to do
+  std::vector<std::uint64_t> to_flush_; // a bit for each of peers_: its channel has something to do
   LogLimiter refusals_; // of peers that are refused, or cut off
 };
 

@@ -12,12 +12,12 @@ namespace fanin::builder {
 // It knows no connection. Pauses of its owner do not count.
 class SilenceWatch {
 public:
-  static constexpr int looks = 8; // within the patience
+  static constexpr int checks = 8; // within the patience
 
-  explicit SilenceWatch(Duration patience) : patience_(patience), clock_(patience / looks) {}
+  explicit SilenceWatch(Duration patience) : patience_(patience), clock_(patience / checks) {}
 
   // How often check() has to be called.
-  [[nodiscard]] Duration period() const { return patience_ / looks; }
+  [[nodiscard]] Duration period() const { return patience_ / checks; }
   // A new connection.
   void begin(Time now) {
     since_ = clock_.read(now, false);

@@ -17,12 +17,12 @@ namespace fanin::builder {
 //
 // An event at which a filter unit dies goes to another filter unit once. At the first death it is
 // not known which of the undecided events it was. From then on filter units report each decision at
-// once (`careful`), so that at a further death it is the first undecided event.
+// once (`report_each`), so that at a further death it is the first undecided event.
 class BatchDecisions {
 public:
   enum class State : std::uint8_t {
     waiting, // for a filter unit
-    in_work, // a filter unit has it
+    in_progress, // a filter unit has it
     decided
   };
 
@@ -33,18 +33,18 @@ public:
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] EventRange range() const { return range_; }
   [[nodiscard]] std::uint32_t next() const { return next_; } // events before it are decided
-  [[nodiscard]] bool careful() const { return careful_; }
+  [[nodiscard]] bool report_each() const { return report_each_; }
   // For each event the streams that want it; error_stream: no filter unit could decide.
   [[nodiscard]] std::span<const std::uint32_t> wanted() const { return streams_; }
 
   void begin() {
     FANIN_ASSERT(state_ == State::waiting);
-    state_ = State::in_work;
+    state_ = State::in_progress;
   }
 
   // False: these are not the next events of the batch.
   [[nodiscard]] bool decide(std::uint32_t from, std::span<const wire::FilterDecision> decisions) {
-    FANIN_ASSERT(state_ == State::in_work);
+    FANIN_ASSERT(state_ == State::in_progress);
     if (from != next_ || decisions.size() > streams_.size() - next_) return false;
     for (const auto& decision : decisions) streams_[next_++] = decision.streams;
     if (next_ == streams_.size()) state_ = State::decided;
@@ -53,16 +53,16 @@ public:
 
   // The filter unit has not begun with the batch, and will not.
   void return_untouched() {
-    FANIN_ASSERT(state_ == State::in_work);
+    FANIN_ASSERT(state_ == State::in_progress);
     state_ = State::waiting;
   }
 
   // The filter unit with it has died, or was given up. True: the event at hand was given up, too.
   bool lose() {
-    FANIN_ASSERT(state_ == State::in_work);
+    FANIN_ASSERT(state_ == State::in_progress);
     state_ = State::waiting;
-    if (!careful_) {
-      careful_ = true;
+    if (!report_each_) {
+      report_each_ = true;
       suspects_end_ = static_cast<std::uint32_t>(streams_.size());
       return false;
     }
@@ -91,7 +91,7 @@ private:
   std::vector<std::uint32_t> streams_;
   std::uint32_t next_ = 0;
   std::uint32_t suspects_end_ = 0; // events from next_ to here may have ended a filter unit
-  bool careful_ = false;
+  bool report_each_ = false;
 };
 
 } // namespace fanin::builder

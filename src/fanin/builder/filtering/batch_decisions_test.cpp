@@ -15,7 +15,7 @@ TEST(BatchDecisions, are_complete_when_the_last_event_is_decided) {
   BatchDecisions batch({100, 104});
   batch.begin();
   EXPECT_TRUE(batch.decide(0, decisions(3, 2)));
-  EXPECT_EQ(batch.state(), State::in_work);
+  EXPECT_EQ(batch.state(), State::in_progress);
   EXPECT_EQ(batch.next(), 3U);
   EXPECT_TRUE(batch.decide(3, decisions(1, 5)));
   EXPECT_EQ(batch.state(), State::decided);
@@ -36,9 +36,9 @@ TEST(BatchDecisions, of_events_that_are_not_the_next_ones_are_refused) {
 TEST(BatchDecisions, after_a_first_death_are_said_one_by_one) {
   BatchDecisions batch({0, 4});
   batch.begin();
-  EXPECT_FALSE(batch.careful());
+  EXPECT_FALSE(batch.report_each());
   EXPECT_FALSE(batch.lose());
-  EXPECT_TRUE(batch.careful());
+  EXPECT_TRUE(batch.report_each());
   EXPECT_EQ(batch.state(), State::waiting);
 }
 
@@ -75,7 +75,7 @@ TEST(BatchDecisions, that_a_filter_unit_has_not_begun_with_blame_nothing) {
   BatchDecisions batch({0, 2});
   batch.begin();
   batch.return_untouched();
-  EXPECT_FALSE(batch.careful());
+  EXPECT_FALSE(batch.report_each());
   batch.begin();
   batch.lose();
   batch.begin();

@@ -83,7 +83,7 @@ void FilterServer::add(std::unique_ptr<FilterJob> job) {
     return finish(std::move(job));
   }
   waiting_.push_back(std::move(job));
-  work_ = true;
+  work_pending_ = true;
   if (!watch_tick_.active()) watch_tick_.start(*environment_.loop, environment_.loop->now());
 }
 
@@ -130,8 +130,8 @@ std::string FilterServer::waits_for() const {
 }
 
 bool FilterServer::poll() {
-  if (held_back_ && !results_full()) work_ = true;
-  if (!std::exchange(work_, false)) return false;
+  if (held_back_ && !results_full()) work_pending_ = true;
+  if (!std::exchange(work_pending_, false)) return false;
   for (auto& [link, unit] : units_) {
     if (!unit.blocked && !send(link, unit)) return true; // the unit is gone, and the list another
   }
@@ -173,7 +173,7 @@ void FilterServer::give_out() {
 bool FilterServer::send(net::Link link, Unit& unit) {
   while (sending(unit)) {
     if (!has_room_for_next(unit)) {
-      work_ = true; // once a page has come back
+      work_pending_ = true; // once a page has come back
       return true;
     }
     switch (send_next(link, unit)) {
@@ -184,11 +184,11 @@ bool FilterServer::send(net::Link link, Unit& unit) {
     case net::SendOutcome::backpressure: unit.blocked = true; return true;
     case net::SendOutcome::closed: return true; // which is reported
     case net::SendOutcome::too_large:
-      lines_.say(environment_.log, environment_.loop->now(), LogLevel::error,
-                 fmt::format("events {} to {} cannot be sent to filter unit '{}': they go "
-                             "unfiltered to the error stream",
-                             unit.jobs.back()->batch.range.first,
-                             unit.jobs.back()->batch.range.end - 1, unit.name));
+      lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+                   fmt::format("events {} to {} cannot be sent to filter unit '{}': they go "
+                               "unfiltered to the error stream",
+                               unit.jobs.back()->batch.range.first,
+                               unit.jobs.back()->batch.range.end - 1, unit.name));
       unit.jobs.back()->decisions.give_up_rest();
       hang_up(link, "the rest of a batch cannot be sent");
       return false;
@@ -228,7 +228,7 @@ net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
   header.from = job.decisions.next();
   header.run = job.run;
   header.blocks = static_cast<std::uint32_t>(job.batch.pieces.size());
-  header.careful = job.decisions.careful() ? 1 : 0;
+  header.report_each = job.decisions.report_each() ? 1 : 0;
   auto room = headers_.reserve(sizeof header);
   std::memcpy(room.page.data() + room.offset, &header, sizeof header);
   const memory::View view = room.page.freeze(room.offset, sizeof header);
@@ -265,7 +265,7 @@ void FilterServer::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::writable:
     if (unit == units_.end()) break;
     unit->second.blocked = false;
-    work_ = true;
+    work_pending_ = true;
     break;
   case net::EventKind::closed:
     if (unit != units_.end()) lose(unit);
@@ -300,7 +300,7 @@ void FilterServer::on_hello(net::Link link, std::span<const std::byte> message) 
   environment_.log(LogLevel::debug, fmt::format("filter unit '{}' is here", unit.name));
   no_units_since_ = {};
   no_units_logged_ = false;
-  work_ = true;
+  work_pending_ = true;
 }
 
 void FilterServer::on_decided(net::Link link, Unit& unit, std::span<const std::byte> message) {
@@ -317,7 +317,7 @@ void FilterServer::on_decided(net::Link link, Unit& unit, std::span<const std::b
   auto done = std::move(unit.jobs.front());
   unit.jobs.pop_front();
   ++unit.first_ticket;
-  work_ = true;
+  work_pending_ = true;
   finish(std::move(done));
 }
 
@@ -341,8 +341,8 @@ bool FilterServer::keep_results(FilterJob& job, const wire::DecidedView& view) {
 
 // For good: it need not try again.
 void FilterServer::refuse(net::Link link, const std::string& why) {
-  lines_.say(environment_.log, environment_.loop->now(), LogLevel::error,
-             fmt::format("{} refused: {}", link.peer(), why));
+  lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+               fmt::format("{} refused: {}", link.peer(), why));
   const auto size =
       static_cast<std::uint32_t>(std::min<std::size_t>(why.size(), wire::filter_refusal_max));
   const wire::FilterRefuse refusal{.text_size = size};
@@ -363,8 +363,8 @@ void FilterServer::hang_up(net::Link link, std::string_view why) {
   const std::string who = unit == units_.end() || unit->second.name.empty()
                               ? link.peer()
                               : fmt::format("filter unit '{}'", unit->second.name);
-  lines_.say(environment_.log, environment_.loop->now(), LogLevel::error,
-             fmt::format("{}: {}; connection closed", who, why));
+  lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+               fmt::format("{}: {}; connection closed", who, why));
   if (unit != units_.end()) lose(unit);
   link.close(true);
 }
@@ -375,11 +375,11 @@ void FilterServer::lose(Units::iterator unit) {
   const std::string name = unit->second.name;
   unidentified_.remove(unit->first);
   units_.erase(unit);
-  work_ = true;
+  work_pending_ = true;
   while (!jobs.empty()) {
     auto job = std::move(jobs.back());
     jobs.pop_back();
-    if (job->decisions.state() == BatchDecisions::State::in_work) {
+    if (job->decisions.state() == BatchDecisions::State::in_progress) {
       if (jobs.empty()) {
         lose_job(name, *job);
       } else {
@@ -398,9 +398,9 @@ void FilterServer::lose(Units::iterator unit) {
 
 void FilterServer::lose_job(const std::string& name, FilterJob& job) {
   const EventNumber at_hand = job.batch.range.first + job.decisions.next();
-  const bool known = job.decisions.careful();
+  const bool known = job.decisions.report_each();
   const bool given_up = job.decisions.lose();
-  lines_.say(
+  lines_.write(
       environment_.log, environment_.loop->now(), LogLevel::warning,
       fmt::format("filter unit '{}' is gone, with event {}{} to decide: {}", name, at_hand,
                   known ? "" : " and others",

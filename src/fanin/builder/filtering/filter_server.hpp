@@ -143,7 +143,7 @@ private:
   std::deque<std::unique_ptr<FilterJob>> waiting_;
   std::size_t jobs_ = 0; // waiting, and with units
   std::size_t set_aside_ = 0; // of those
-  bool work_ = false; // something may be given out or sent
+  bool work_pending_ = false; // something may be given out or sent
   bool held_back_ = false; // nothing is given out until results are written
   std::optional<Time> no_units_since_; // no filter unit is here, and batches wait
   bool no_units_logged_ = false;

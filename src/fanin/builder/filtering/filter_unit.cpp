@@ -63,7 +63,7 @@ void FilterUnit::connect() {
         (*transport)
             ->connect(builder.url, {.receive_pool = options_.receive_pool, .handler = this});
     if (!id) {
-      lines_.say(environment_.log, environment_.loop->now(), LogLevel::error, id.error().text);
+      lines_.write(environment_.log, environment_.loop->now(), LogLevel::error, id.error().text);
       continue;
     }
     builder.link = {*transport, *id};
@@ -126,8 +126,8 @@ net::SendOutcome FilterUnit::send(net::Link link,
 }
 
 void FilterUnit::hang_up(net::Link link, std::string_view why) {
-  lines_.say(environment_.log, environment_.loop->now(), LogLevel::error,
-             fmt::format("builder unit at {}: {}; connection closed", link.peer(), why));
+  lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+               fmt::format("builder unit at {}: {}; connection closed", link.peer(), why));
   const auto builder = std::ranges::find(builders_, link, &Builder::link);
   link.close(true);
   if (builder == builders_.end()) return;
@@ -190,8 +190,8 @@ bool FilterUnit::poll() {
   if (stopped_) return false;
   const auto whole = std::ranges::find_if(batches_, &Batch::whole);
   const bool works = reading_ || whole != batches_.end();
-  if (works || works_) options_.on_work(works);
-  works_ = works;
+  if (works || work_reported_) options_.on_work(works);
+  work_reported_ = works;
   if (!works) return false;
   if (!reading_) {
     if (whole != batches_.begin()) std::iter_swap(whole, batches_.begin());
@@ -199,7 +199,7 @@ bool FilterUnit::poll() {
   }
   send_alive();
   if (!blocked_ || send_decisions()) decide_some();
-  if (blocked_) options_.on_work(works_ = false);
+  if (blocked_) options_.on_work(work_reported_ = false);
   return !blocked_ && !stopped_;
 }
 
@@ -235,7 +235,7 @@ void FilterUnit::decide_some() {
                                   (unsent_.decisions.size() + 1) * sizeof(wire::FilterDecision) +
                                   filter_result_max;
     const bool large = next_size > environment_.control_pool->page_size() / 2;
-    if (batch.header.careful != 0 || large || now - unsent_.since >= unsent_max) {
+    if (batch.header.report_each != 0 || large || now - unsent_.since >= unsent_max) {
       if (!send_decisions()) return;
     }
     if (now - begin >= turn_max) break;

@@ -111,7 +111,7 @@ private:
   Decision decision_;
   Unsent unsent_;
   bool blocked_ = false; // what is unsent cannot be sent now
-  bool works_ = false; // as on_work was told
+  bool work_reported_ = false; // as on_work was told
   Time alive_at_{}; // when all builder units were told
   bool stopped_ = false;
   Counters counters_;

@@ -34,14 +34,14 @@ public:
     const std::uint32_t held_us = held_up_us - std::exchange(held_up_us_, held_up_us);
     const Duration held = std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
     if (!std::exchange(begun_, true)) {
-      all_ = own_ = {.end = end};
+      all_ = not_held_up_ = {.end = end};
       return {};
     }
     all_.add(status_period);
-    if (held < status_period) own_.add(status_period - held);
+    if (held < status_period) not_held_up_.add(status_period - held);
     Duration needed{};
-    if (own_.statuses >= statuses_least)
-      needed = std::exchange(own_, {.end = end}).needed(end, until);
+    if (not_held_up_.statuses >= statuses_least)
+      needed = std::exchange(not_held_up_, {.end = end}).needed(end, until);
     if (all_.time >= patience_) {
       const Duration at_this_rate = std::exchange(all_, {.end = end}).needed(end, until);
       if (end < until && until - end > window_) needed = std::max(needed, at_this_rate);
@@ -70,7 +70,7 @@ private:
   Duration patience_;
   std::uint64_t window_;
   bool begun_ = false;
-  Span own_; // while it was not held up
+  Span not_held_up_; // only the time in which it was not
   Span all_;
   std::uint32_t held_up_us_ = 0; // of the status before
 };

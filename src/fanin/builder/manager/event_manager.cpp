@@ -268,8 +268,9 @@ void EventManager::log_of(NodeKey key, LogLevel level, std::string_view what) {
   const auto& names = readout ? system_.readout_units : system_.builder_units;
   NodeLines& lines = (readout ? readout_lines_ : builder_lines_)[key.node];
   (level == LogLevel::info ? lines.came : lines.went)
-      .say(environment_.log, environment_.loop->now(), level,
-           fmt::format("{} unit '{}' {}", readout ? "readout" : "builder", names[key.node], what));
+      .write(
+          environment_.log, environment_.loop->now(), level,
+          fmt::format("{} unit '{}' {}", readout ? "readout" : "builder", names[key.node], what));
 }
 
 // What it committed is safe; it leaves now.

@@ -47,7 +47,7 @@ inline constexpr Duration alive_period = std::chrono::milliseconds{250};
 
 struct EventManagerOptions {
   std::vector<net::Url> urls; // rails where to listen; port 0 works
-  RunRecorder* recorder = nullptr;  // may be null
+  RunRecorder* recorder = nullptr; // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
   // A node was given up because it says nothing: frozen, it still holds pages or connections of

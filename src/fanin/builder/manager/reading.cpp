@@ -41,7 +41,7 @@ EventNumber Reading::join(NodeId readout) {
 
 void Reading::update() {
   if (parts_.trigger.has_room_again(parts_.dispatcher.decided())) advance();
-  if (parts_.phase.is(Phase::running)) tell_triggered();
+  if (parts_.phase.is(Phase::running)) send_triggered();
   find_first_event();
 }
 
@@ -67,7 +67,7 @@ void Reading::advance() {
 }
 
 // What was triggered. One that does not read for a while is told later, and only the last.
-void Reading::tell_triggered() {
+void Reading::send_triggered() {
   const EventNumber end = parts_.trigger.end();
   if (sent_to_all_ == end) return;
   bool all = true;

@@ -53,7 +53,7 @@ public:
 
 private:
   void advance();
-  void tell_triggered();
+  void send_triggered();
   void find_first_event();
   void pause_or_drain();
   [[nodiscard]] DrainPace unknown_pace() const;

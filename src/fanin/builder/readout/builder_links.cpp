@@ -128,8 +128,8 @@ void BuilderLinks::retry(Builder& builder, Duration after) {
   builder.retry->start(*environment_.loop, environment_.loop->now() + after);
 }
 
-void BuilderLinks::say_of(Builder& builder, LogLevel level, std::string_view text) {
-  builder.lines.say(environment_.log, environment_.loop->now(), level, text);
+void BuilderLinks::log_of(Builder& builder, LogLevel level, std::string_view text) {
+  builder.lines.write(environment_.log, environment_.loop->now(), level, text);
 }
 
 void BuilderLinks::connect(Builder& builder) {
@@ -179,7 +179,7 @@ bool BuilderLinks::open(Owner owner, std::size_t rail) {
                              .urgent = owner.use != Use::data});
   }
   if (!transport || !id) {
-    say_of(builder, LogLevel::error, transport ? id.error().text : transport.error().text);
+    log_of(builder, LogLevel::error, transport ? id.error().text : transport.error().text);
     lose(builder, rail);
     return false;
   }
@@ -230,7 +230,7 @@ void BuilderLinks::on_page(Owner owner, const memory::View& page) {
                reader.read(assign) && on_request_(assign);
       });
   if (!good) {
-    say_of(builder, LogLevel::error,
+    log_of(builder, LogLevel::error,
            fmt::format("{}: sent an invalid request", connection_of(owner).link.peer()));
     if (owner.use == Use::data) {
       close_lane(builder, builder.lanes[owner.lane]);
@@ -306,7 +306,7 @@ void BuilderLinks::lose(Builder& builder, std::size_t rail) {
   for (std::size_t i = 0; i < builder.rails.size(); ++i) {
     if (!builder.choice.is_lost(i)) left.push_back(builder.rails[i].text());
   }
-  say_of(builder, LogLevel::warning,
+  log_of(builder, LogLevel::warning,
          fmt::format("{} is closed, {}", builder.rails[rail].text(),
                      left.empty() ? "as all others; trying them again"
                                   : fmt::format("going on over {}", fmt::join(left, " and "))));
@@ -328,7 +328,7 @@ void BuilderLinks::try_rail(Builder& builder) {
 void BuilderLinks::rail_is_back(Builder& builder) {
   close(builder.trial);
   builder.choice.back(builder.trial_rail, environment_.loop->now());
-  say_of(builder, LogLevel::info,
+  log_of(builder, LogLevel::info,
          fmt::format("{} is back", builder.rails[builder.trial_rail].text()));
   close_all(builder);
   builder.retry->cancel();
@@ -394,7 +394,7 @@ bool BuilderLinks::send_block(Builder& builder, DataLane& lane, const DataBlock&
   case net::SendOutcome::backpressure: return false; // `writable` follows
   case net::SendOutcome::closed: return false; // `closed` follows
   case net::SendOutcome::too_large:
-    say_of(builder, LogLevel::error,
+    log_of(builder, LogLevel::error,
            fmt::format("{}: takes smaller messages than a builder unit of this configuration; "
                        "connection closed",
                        lane.link.peer()));

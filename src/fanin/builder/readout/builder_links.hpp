@@ -105,7 +105,7 @@ private:
   void try_rail(Builder& builder);
   void rail_is_back(Builder& builder);
   void watch_rails(Builder& builder);
-  void say_of(Builder& builder, LogLevel level, std::string_view text);
+  void log_of(Builder& builder, LogLevel level, std::string_view text);
   void retry(Builder& builder, Duration after);
   void introduce(Owner owner);
   void on_page(Owner owner, const memory::View& page);

@@ -51,7 +51,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       environment_(std::move(environment)),
       sources_(system, std::move(options_.inputs), environment_.log),
       status_tick_([this] {
-        say_status();
+        send_status();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
       announcer_(system, sources_.queues()),
@@ -391,7 +391,7 @@ void ReadoutUnit::answer() {
   end({});
 }
 
-void ReadoutUnit::say_status() {
+void ReadoutUnit::send_status() {
   const auto sources = count();
   const std::string text = sources_.waits_for().substr(0, control_->text_max(sources.size_bytes()));
   if (!control_->roomy(sources.size_bytes() + text.size())) return;

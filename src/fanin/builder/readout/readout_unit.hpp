@@ -97,7 +97,7 @@ private:
   void ask_for_uncut(Time now);
   void announce(bool idle, Time now);
   void answer();
-  void say_status();
+  void send_status();
   std::span<const wire::SourceCounters> count();
 
   // batches

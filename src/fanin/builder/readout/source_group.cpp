@@ -102,7 +102,7 @@ bool SourceGroup::held_up() const {
   EventNumber lowest = event_number_end;
   bool held_up = false;
   for (const Member& member : members_) {
-    if (!asked(member)) continue;
+    if (!is_waited_for(member)) continue;
     const EventNumber end = member.queue().numbered() ? member.queue().next_event() : 0;
     if (end > lowest) continue;
     const bool held_back = member.reader.held_back();
@@ -139,7 +139,7 @@ bool SourceGroup::any_far_ahead() const {
 // --- numbers -------------------------------------------------------------------------------------
 
 // The others wait for it, if they wait at all.
-bool SourceGroup::asked(const Member& member) const {
+bool SourceGroup::is_waited_for(const Member& member) const {
   return !member.reader.done() && !member.watch.silent() && !overtaking_.passed_over(member.index);
 }
 
@@ -154,7 +154,7 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
     if (!queue.numbered()) continue;
     all.low = std::min(all.low, queue.first_event());
     passed_over = passed_over || overtaking_.passed_over(member.index);
-    if (asked(member)) {
+    if (is_waited_for(member)) {
       ends_.push_back(queue.next_event());
     } else {
       ended = std::max(ended, queue.next_event());
@@ -176,7 +176,7 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
 // more; a trigger says which numbers exist.
 source::OtherSources SourceGroup::others_of(const Member& member, const RunView& run) {
   source::OtherSources others = whole_run(run);
-  const std::size_t own = member.queue().numbered() && asked(member) ? 1 : 0;
+  const std::size_t own = member.queue().numbered() && is_waited_for(member) ? 1 : 0;
   others.any = run.joined_at || run.known_end > 0 || ends_.size() > own;
   others.high = std::max(others.high, run.joined_at.value_or(0));
   // Several readout units agree on it, however far that is ahead of this one.
@@ -189,22 +189,23 @@ source::OtherSources SourceGroup::others_of(const Member& member, const RunView&
 // They may still come to where a number of this source leads.
 bool SourceGroup::others_live(const Member& member, const RunView& run) const {
   return (system_.readout_units.size() > 1 && !run.alone) ||
-         std::ranges::any_of(
-             members_, [&](const Member& other) { return &other != &member && asked(other); });
+         std::ranges::any_of(members_, [&](const Member& other) {
+           return &other != &member && is_waited_for(other);
+         });
 }
 
 // Before anything was announced: sources more than a window from all others wait for them.
 bool SourceGroup::apart() {
   const auto found = find_apart(queues_, system_.event_window);
   if (!found) return false;
-  const bool said = !apart_.empty();
+  const bool logged = !apart_.empty();
   const Member& first = members_[found->first];
   const Member& far = members_[found->far];
   apart_ = fmt::format("sources {}, which begins at event {}, and {}, at event {}, to come "
                        "within event.window ({}) of each other",
                        first.name, first.queue().first_event(), far.name, far.queue().first_event(),
                        system_.event_window);
-  if (!said) log_(LogLevel::warning, "the run waits for " + apart_);
+  if (!logged) log_(LogLevel::warning, "the run waits for " + apart_);
   return true;
 }
 
@@ -281,8 +282,8 @@ void SourceGroup::watch(const RunView& run, Time at) {
 }
 
 // One source more than a window ahead is not believed, and nobody is given up because of it, until
-// others follow. But one that is dead never does: it is not asked any more when it has been quiet
-// for the deadline, while the other one was ahead.
+// others follow. But one that is dead never does: it is not waited for any more when it has been
+// quiet for the deadline, while the other one was ahead.
 void SourceGroup::pass_over_stalled(Duration now) {
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();

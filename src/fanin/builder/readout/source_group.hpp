@@ -134,7 +134,7 @@ private:
     SourceWatch watch;
   };
 
-  [[nodiscard]] bool asked(const Member& member) const;
+  [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
   [[nodiscard]] source::OtherSources others_of(const Member& member, const RunView& run);
   [[nodiscard]] bool others_live(const Member& member, const RunView& run) const;

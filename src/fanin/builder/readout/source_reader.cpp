@@ -41,10 +41,11 @@ bool SourceReader::due(Time now, bool retry) const {
 
 void SourceReader::read(Time now) {
   const std::uint64_t bytes = queue_.bytes_written();
-  const EventNumber come_to = queue_.come_to();
+  const EventNumber reached_end = queue_.reached_end();
   last_ = source_->read(queue_, now);
   if (last_.state == source::ReadState::waiting) pause_.begin(queue_.bytes_written() - bytes, now);
-  gives_more_ = has_more() && (queue_.bytes_written() != bytes || queue_.come_to() != come_to);
+  gives_more_ =
+      has_more() && (queue_.bytes_written() != bytes || queue_.reached_end() != reached_end);
   unclear_ = queue_.unclear();
   pages_left_ = pool_.available();
 }

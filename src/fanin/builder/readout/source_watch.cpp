@@ -12,7 +12,7 @@ namespace fanin::builder {
 // was given up as slow is not waited for again.
 void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, Duration now) {
   if (busy) moved_at_ = now;
-  const EventNumber before = std::exchange(reached_, queue.come_to());
+  const EventNumber before = std::exchange(reached_, queue.reached_end());
   if (std::exchange(written_, queue.written()) != queue.written()) {
     const std::uint64_t late = queue.dropped(wire::DropReason::late) - late_before_;
     if (state_.standing != Standing::present && late > 0) {

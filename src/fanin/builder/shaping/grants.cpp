@@ -4,10 +4,10 @@
 
 namespace fanin::builder::shaping {
 
-Grants::Grants(const Shaping& shaping, std::size_t readout_units, bool asked)
+Grants::Grants(const Shaping& shaping, std::size_t readout_units, bool pull)
     : shaping_(shaping),
       share_(shaping.share(readout_units)),
-      asked_(asked),
+      pull_(pull),
       readouts_(readout_units) {
   FANIN_ASSERT(shaping.on() && share_ >= std::uint64_t{carriers_least} * shaping.carrier);
 }

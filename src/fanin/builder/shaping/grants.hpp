@@ -21,8 +21,8 @@ namespace fanin::builder::shaping {
 // builder unit's loop.
 class FANIN_INTERNAL_API Grants {
 public:
-  // `asked`: a readout unit is granted nothing before it owes something (pull).
-  Grants(const Shaping& shaping, std::size_t readout_units, bool asked);
+  // `pull`: a readout unit is granted nothing before it owes something.
+  Grants(const Shaping& shaping, std::size_t readout_units, bool pull);
 
   // A readout unit that sends nothing may hold a token for so long.
   static constexpr Duration token_patience = std::chrono::milliseconds{10};
@@ -92,7 +92,7 @@ private:
 
   const Shaping shaping_;
   const std::uint64_t share_;
-  const bool asked_;
+  const bool pull_;
   std::vector<Readout> readouts_;
   std::vector<NodeId> due_; // there is room for a carrier in their share
   std::vector<Token> tokens_;
@@ -105,7 +105,7 @@ template <class Owes>
 void Grants::update(Time now, Owes owes) {
   if (with_tokens()) return pass_tokens(now, owes);
   std::erase_if(due_, [&](NodeId node) {
-    if (asked_ && readouts_[node].granted == 0 && !owes(node)) return false;
+    if (pull_ && readouts_[node].granted == 0 && !owes(node)) return false;
     grant(node);
     return true;
   });

@@ -147,7 +147,7 @@ SendOutcome FaultTransport::send(ConnectionId id, std::span<const memory::View> 
   if (connection == nullptr || !connection->open || connection->ended) return SendOutcome::closed;
   if (connection->refused) return SendOutcome::backpressure;
   const FaultOptions& faults = connection->origin->faults;
-  if (!connection->excused && connection->draw(faults.backpressure)) {
+  if (!connection->accepts_next && connection->draw(faults.backpressure)) {
     ++counters_.refused;
     connection->refused = true;
     hold(*connection, {.kind = EventKind::writable, .connection = id});
@@ -160,7 +160,7 @@ SendOutcome FaultTransport::send(ConnectionId id, std::span<const memory::View> 
     return SendOutcome::accepted; // lost with the connection; `closed` is coming
   }
   const SendOutcome outcome = below().send(id, extents);
-  if (outcome == SendOutcome::accepted) connection->excused = false;
+  if (outcome == SendOutcome::accepted) connection->accepts_next = false;
   return outcome;
 }
 
@@ -250,7 +250,7 @@ Event FaultTransport::hand_out() {
   case EventKind::message: break;
   case EventKind::writable:
     connection.refused = false;
-    connection.excused = true;
+    connection.accepts_next = true;
     break;
   case EventKind::closed: connections_.erase(event.connection); break;
   }

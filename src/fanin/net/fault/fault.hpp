@@ -85,7 +85,7 @@ private:
     bool open = false; // its owner has been told
     bool ended = false; // `closed` is held
     bool refused = false; // `writable` is held
-    bool excused = false; // the next message is not refused
+    bool accepts_next = false; // the next message is not refused
     [[nodiscard]] bool draw(double probability) {
       return probability > 0 && random.unit() < probability;
     }

@@ -77,7 +77,7 @@ int find_any(std::string_view provider, EndpointKind kind, Info& found) {
   return error;
 }
 
-std::string there_are() {
+std::string providers_text() {
   std::string text;
   for (const std::string& name : usable_providers()) {
     text += fmt::format("{}ofi+{}", text.empty() ? "" : ", ", name);
@@ -128,7 +128,8 @@ Result<EndpointKind> check_provider(std::string_view provider) {
               fmt::format("ofi+{}: libfabric {}.{} has no such provider on this host with "
                           "connected endpoints (FI_EP_MSG) or reliable datagrams (FI_EP_RDM) with "
                           "tags; there are: {}",
-                          provider, FI_MAJOR(fi_version()), FI_MINOR(fi_version()), there_are()));
+                          provider, FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
+                          providers_text()));
 }
 
 Result<> check_options(const Url& url, EndpointKind kind) {

@@ -51,8 +51,8 @@ template <class Entry>
   std::array<Entry, 64> entries;
   std::size_t count = 0;
   while (count < to.size()) {
-    const std::size_t asked = std::min(entries.size(), to.size() - count);
-    const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(), asked);
+    const std::size_t wanted = std::min(entries.size(), to.size() - count);
+    const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(), wanted);
     if (got <= 0 && got != -FI_EAVAIL) break;
     const auto taken = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
     for (const Entry& entry : std::span(entries).first(taken)) {
@@ -60,7 +60,7 @@ template <class Entry>
                      .tag = tag_of(entry),
                      .size = static_cast<std::uint32_t>(entry.len)};
     }
-    if (taken == asked) continue;
+    if (taken == wanted) continue;
     // The queue is empty, or an error stands in the way. To read again to find out would cost
     // system calls while the peer waits for an answer.
     fi_cq_err_entry error{};

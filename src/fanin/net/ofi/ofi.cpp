@@ -83,8 +83,8 @@ private:
 
 class OfiConnection final : public rdma::Endpoint {
 public:
-  OfiConnection(OfiProvider& provider, Info info, fid_pep* asked)
-      : provider_(provider), info_(std::move(info)), asked_(asked) {}
+  OfiConnection(OfiProvider& provider, Info info, fid_pep* passive)
+      : provider_(provider), info_(std::move(info)), passive_(passive) {}
   ~OfiConnection() override {
     if (completions_ != nullptr) completions_->room += operations_each;
   }
@@ -92,7 +92,7 @@ public:
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
   [[nodiscard]] Result<> start(const HelloBytes& hello) override;
   void reject(const HelloBytes& hello) override {
-    (void)fi_reject(asked_, info_->handle, hello.data(), hello.size());
+    (void)fi_reject(passive_, info_->handle, hello.data(), hello.size());
   }
   [[nodiscard]] Result<> post_receives(std::span<const rdma::Receive> receives,
                                        std::uint32_t size) override;
@@ -106,7 +106,7 @@ private:
 
   OfiProvider& provider_;
   Info info_; // until it is started
-  fid_pep* asked_; // where it is a request
+  fid_pep* passive_; // of the listener; null: connect() made it
   Domain* domain_ = nullptr;
   Completions* completions_ = nullptr;
   void* receive_description_ = nullptr; // of the receive pool's memory
@@ -149,7 +149,7 @@ Result<rdma::Endpoint::Limits> OfiConnection::open(const memory::PagePool& recei
 }
 
 Result<> OfiConnection::start(const HelloBytes& hello) {
-  const long error = asked_ == nullptr
+  const long error = passive_ == nullptr
                          ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
                          : fi_accept(endpoint_.get(), hello.data(), hello.size());
   info_.reset();

@@ -275,7 +275,7 @@ bool RdmProvider::arm() {
                                    [](const auto& queue) { return queue->descriptor < 0; });
       });
   if (unheard) {
-    look_again_.start(loop_, loop_.now() + pause_);
+    poll_again_.start(loop_, loop_.now() + pause_);
     pause_ = std::min(2 * pause_, pause_most);
   }
   return true;

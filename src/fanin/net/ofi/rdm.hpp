@@ -119,7 +119,7 @@ private:
   std::array<rdma::Completion, 64> read_;
   std::uint32_t last_number_ = first_number - 1;
   Duration pause_;
-  Timer look_again_; // where the provider wakes nobody
+  Timer poll_again_; // where the provider wakes nobody
   Timer timeout_check_{[this] { check_timeouts(); }};
 };
 

@@ -30,7 +30,7 @@ std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << numb
 
 RdmConnection::RdmConnection(RdmProvider& provider, const Url& url, std::vector<Address> addresses)
     : provider_(provider),
-      asked_(false),
+      by_peer_(false),
       host_(addresses.front().host()), // a name the provider would look up, and wait
       domain_(domain_of(url)),
       addresses_(std::move(addresses)) {
@@ -41,7 +41,7 @@ RdmConnection::RdmConnection(RdmProvider& provider, const Url& url, std::vector<
 RdmConnection::RdmConnection(RdmProvider& provider, Descriptor socket, Introduction introduction,
                              std::vector<std::byte> rest, std::string domain)
     : provider_(provider),
-      asked_(true),
+      by_peer_(true),
       host_(local_address(socket.get()).host()),
       domain_(std::move(domain)),
       socket_(std::move(socket)),
@@ -60,7 +60,7 @@ RdmConnection::~RdmConnection() {
 // --- making a connection ---
 
 Result<rdma::Endpoint::Limits> RdmConnection::open(const memory::PagePool& receive_pool) {
-  auto found = provider_.endpoint(host_, asked_, domain_);
+  auto found = provider_.endpoint(host_, by_peer_, domain_);
   if (!found) return std::unexpected(found.error());
   const std::uint32_t receives = (*found)->take_receives();
   if (receives == 0) {
@@ -86,7 +86,7 @@ Result<rdma::Endpoint::Limits> RdmConnection::open(const memory::PagePool& recei
 
 Result<> RdmConnection::start(const rdma::HelloBytes& hello) {
   hello_ = hello;
-  if (!asked_) {
+  if (!by_peer_) {
     attempts_ = ConnectAttempts(addresses_, provider_.now() + connect_timeout, {});
     connect_next();
     return {};

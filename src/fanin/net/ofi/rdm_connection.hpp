@@ -86,7 +86,7 @@ private:
 
   RdmProvider& provider_;
   Stage stage_ = Stage::made;
-  bool asked_;
+  bool by_peer_; // the peer has requested it
   std::string host_; // where the endpoint is to be
   std::string domain_;
   std::vector<Address> addresses_; // to try

@@ -42,7 +42,9 @@ struct Sending {
   [[nodiscard]] bool waits() const { return posted != accepted; }
   // What the peer has not taken when it ends, as far as is known. If it ends in order, its last
   // message may come before the completions of what it took.
-  [[nodiscard]] bool untaken(bool in_order) const { return in_order ? waits() : done != accepted; }
+  [[nodiscard]] bool has_untaken(bool in_order) const {
+    return in_order ? waits() : done != accepted;
+  }
   // Changes with each message that the peer has taken, or has made room for.
   [[nodiscard]] std::uint32_t progress() const { return posted + done; }
 };

@@ -22,22 +22,22 @@ public:
 
   // So many receives were posted before the peer knows. What they are worth to the peer, for hello.
   std::uint32_t start(std::uint32_t receives) {
-    peer_has_ = receives > kept ? receives - kept : 0;
-    at_once_ = std::max(peer_has_ / 2, 1U);
-    return peer_has_;
+    peer_available_ = receives > kept ? receives - kept : 0;
+    update_after_ = std::max(peer_available_ / 2, 1U);
+    return peer_available_;
   }
-  void take_hello(const Hello& hello) { mine_ = hello.credits; }
+  void take_hello(const Hello& hello) { available_ = hello.credits; }
 
-  [[nodiscard]] bool can_send() const { return mine_ > 0; }
+  [[nodiscard]] bool can_send() const { return available_ > 0; }
   // For a message or the end, which needs a credit too.
   [[nodiscard]] Tag spend(TagKind kind) {
-    --mine_;
+    --available_;
     return tag(kind);
   }
 
   // Whether the peer has to be told with a message of its own.
   [[nodiscard]] bool update_is_due() const {
-    return owed_ > 0 && !update_under_way_ && (owed_ >= at_once_ || peer_has_ == 0);
+    return owed_ > 0 && !update_under_way_ && (owed_ >= update_after_ || peer_available_ == 0);
   }
   [[nodiscard]] Tag update() {
     update_under_way_ = true;
@@ -47,36 +47,36 @@ public:
 
   // Of something that has come. False: more than was allowed.
   [[nodiscard]] bool take(Tag tag) {
-    mine_ += tag.credits;
-    if (mine_ > credits_most) return false;
+    available_ += tag.credits;
+    if (available_ > credits_most) return false;
     if (tag.odd == updates_odd_) update_under_way_ = false;
     if (tag.kind == TagKind::credits) {
       taken_odd_ = !taken_odd_;
       return true;
     }
-    if (peer_has_ == 0) return false;
-    --peer_has_;
+    if (peer_available_ == 0) return false;
+    --peer_available_;
     return true;
   }
   // So many receives that messages had used are posted again.
   // What it may use in all grows where there were fewer to begin with.
   void posted(std::uint32_t receives) {
     owed_ += receives;
-    at_once_ = std::max(at_once_, (peer_has_ + owed_) / 2);
+    update_after_ = std::max(update_after_, (peer_available_ + owed_) / 2);
   }
 
 private:
   [[nodiscard]] Tag tag(TagKind kind) {
     const Tag result{kind, taken_odd_, owed_};
-    peer_has_ += owed_;
+    peer_available_ += owed_;
     owed_ = 0;
     return result;
   }
 
-  std::uint32_t mine_ = 0; // messages that may be sent
-  std::uint32_t peer_has_ = 0; // messages that may come
+  std::uint32_t available_ = 0; // messages that may be sent
+  std::uint32_t peer_available_ = 0; // messages that may come
   std::uint32_t owed_ = 0; // receives posted that the peer does not know of
-  std::uint32_t at_once_ = 1;
+  std::uint32_t update_after_ = 1; // so many of them are worth a message of their own
   bool updates_odd_ = false; // sent
   bool taken_odd_ = false; // of the peer's
   bool update_under_way_ = false;

@@ -117,7 +117,7 @@ void RdmaTransport::end(Connection& connection, CloseReason reason) {
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
   const bool in_order = reason == CloseReason::peer_closed;
-  if (connection.state.is_open() && connection.traffic->sending.untaken(in_order)) ++given_up_;
+  if (connection.state.is_open() && connection.traffic->sending.has_untaken(in_order)) ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.waiting.leave();
@@ -201,7 +201,7 @@ void RdmaTransport::expire(Connection& connection) {
   }
   if (connection.state.stage() == Stage::closing) {
     const std::uint32_t progress = connection.traffic->sending.progress();
-    if (connection.end_sent && !connection.traffic->sending.untaken(false))
+    if (connection.end_sent && !connection.traffic->sending.has_untaken(false))
       return retire(connection); // only the peer's own end is missing
     if (std::exchange(connection.progress, progress) == progress || !connection.identified)
       return give_up(connection, "has not taken all that was sent, and takes nothing more");
@@ -225,7 +225,7 @@ void RdmaTransport::probe() {
     if (std::exchange(traffic.heard, traffic.came) == traffic.came)
       connection.endpoint->probe(traffic.other);
   });
-  if (connections_.size() > 0) probing_.start(loop_, loop_.now() + options_.keep_alive);
+  if (connections_.size() > 0) probe_tick_.start(loop_, loop_.now() + options_.keep_alive);
 }
 
 // --- polling ---
@@ -503,7 +503,7 @@ void RdmaTransport::discard_arrived(Connection& connection) {
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (!over) return flush_list_.add(connection.flush);
-  if (!connection.end_sent && traffic.sending.untaken(in_order))
+  if (!connection.end_sent && traffic.sending.has_untaken(in_order))
     return give_up(connection, "ended before it had taken all that was sent");
   retire(connection);
 }

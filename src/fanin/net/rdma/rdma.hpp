@@ -176,8 +176,8 @@ private:
   std::array<rdma::Completion, 64> completions_;
   std::array<rdma::Send, rdma::sends_most> batch_; // that goes to an endpoint
   std::vector<rdma::Receive> collected_; // to be posted for the connection that is looked at
-  Timer probing_{[this] { probe(); }}; // while there are connections
-  Timer crowding_{[this] { make_room(); }}; // while unidentified peers wait for each other
+  Timer probe_tick_{[this] { probe(); }}; // while there are connections
+  Timer eviction_tick_{[this] { make_room(); }}; // while unidentified peers wait for each other
   ConnectionList ready_; // have something for visit()
   ConnectionList flush_list_; // flush() has something to do for them
   ConnectionList starved_; // receives or their start wait for pages

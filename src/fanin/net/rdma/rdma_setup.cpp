@@ -306,8 +306,8 @@ void RdmaTransport::admit_waiting(Listener& listener) {
     listener.unidentified.add(connection.unidentified, loop_.now());
     admit(connection);
   }
-  if (!listener.waiting.empty() && !crowding_.active())
-    crowding_.start(loop_, loop_.now() + options_.unidentified.patience);
+  if (!listener.waiting.empty() && !eviction_tick_.active())
+    eviction_tick_.start(loop_, loop_.now() + options_.unidentified.patience);
 }
 
 // It has said who it is, or holds no page any more.
@@ -322,16 +322,16 @@ void RdmaTransport::leave_unidentified(Connection& connection) {
 
 // Those who have had their time go, as many as wait.
 void RdmaTransport::make_room() {
-  bool crowded = false;
+  bool any_wait = false;
   listeners_.for_each([&](ListenerId, Listener& listener) {
-    crowded = crowded || !listener.waiting.empty();
+    any_wait = any_wait || !listener.waiting.empty();
     for (std::size_t wanted = listener.waiting.size(); wanted > 0; --wanted) {
       Connection* const oldest = listener.unidentified.peer_to_evict(loop_.now());
       if (oldest == nullptr) return;
       evict(*oldest);
     }
   });
-  if (crowded) crowding_.start(loop_, loop_.now() + options_.unidentified.patience);
+  if (any_wait) eviction_tick_.start(loop_, loop_.now() + options_.unidentified.patience);
 }
 
 // One that was closed here is told nothing more, and neither is its owner.
@@ -360,7 +360,7 @@ void RdmaTransport::take_connected(Connection& connection, const rdma::HelloByte
   --setting_up_;
   connection.state.enter(Stage::open);
   connection.deadline.cancel();
-  if (!probing_.active()) probing_.start(loop_, loop_.now() + options_.keep_alive);
+  if (!probe_tick_.active()) probe_tick_.start(loop_, loop_.now() + options_.keep_alive);
   ready_.add(connection.ready);
 }
 

@@ -42,8 +42,8 @@ public:
            windows_ + window + layout_.per_page() <= queue_->most();
   }
   [[nodiscard]] bool unused() const { return shares_ == 0; }
-  // Pages may have come back since it was asked what can be posted.
-  void try_again() { in_vain_ = false; }
+  // Pages may have come back since can_post() looked for them.
+  void try_again() { none_released_ = false; }
 
   // A receive has completed for an endpoint that is no more.
   void forget(std::uint32_t slot) {
@@ -64,8 +64,8 @@ private:
   }
   [[nodiscard]] bool can_post() {
     if (!free_slots_.empty() || pool_.available() > 0) return true;
-    if (!in_vain_) in_vain_ = std::ranges::none_of(pages_, &Page::released);
-    return !in_vain_;
+    if (!none_released_) none_released_ = std::ranges::none_of(pages_, &Page::released);
+    return !none_released_;
   }
   // More than promises fill, and one that is being filled.
   [[nodiscard]] bool has_many_pages() const {
@@ -121,7 +121,7 @@ private:
   std::deque<Page> pages_; // which stay where they are
   std::vector<std::uint32_t> free_pages_; // have no page
   std::vector<std::uint32_t> free_slots_;
-  bool in_vain_ = false; // no page was found that has come back
+  bool none_released_ = false; // no page had come back when they were looked through
   std::uint32_t posted_ = 0; // receives, not taken yet
   std::uint32_t promised_ = 0; // of them, to peers
   std::uint32_t windows_ = 0; // the most that could be promised

@@ -17,14 +17,14 @@ namespace fanin::net::rdma {
 class SlotLayout {
 public:
   // Where there is room, a message of so many bytes stays: that saves a copy.
-  static constexpr std::uint32_t stays_with_room = 32U << 10;
+  static constexpr std::uint32_t stay_size_with_room = 32U << 10;
 
   // At most so many slots a page.
   SlotLayout(const memory::PagePool& pool, std::uint32_t max_message, std::uint32_t most)
       : size_(std::max(max_message + 7U, 64U) & ~7U),
         per_page_(std::clamp(most, 1U, pool.page_size() / size_)) {
     const bool fill_pages = per_page_ * size_ >= pool.page_size() / 2;
-    stays_from_ = fill_pages ? size_ / 2 : size_ + 1;
+    stay_size_min_ = fill_pages ? size_ / 2 : size_ + 1;
   }
 
   [[nodiscard]] std::uint32_t size() const { return size_; } // of a slot, bytes
@@ -36,7 +36,7 @@ public:
   // False: the message stays in its slot, `from`.
   [[nodiscard]] bool move_out(const std::byte* from, std::uint32_t size, bool roomy,
                               PageFiller& filler, memory::View& to) const {
-    if (size == 0 || size >= stays_from_ || (roomy && size >= stays_with_room)) return false;
+    if (size == 0 || size >= stay_size_min_ || (roomy && size >= stay_size_with_room)) return false;
     PageFiller::Room room = filler.reserve(size);
     if (!room.page) return false;
     memory::copy(room.page.data() + room.offset, {from, size});
@@ -48,7 +48,7 @@ public:
 private:
   std::uint32_t size_;
   std::uint32_t per_page_;
-  std::uint32_t stays_from_ = 0; // bytes
+  std::uint32_t stay_size_min_ = 0; // bytes of a message
 };
 
 } // namespace fanin::net::rdma

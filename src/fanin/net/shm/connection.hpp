@@ -45,13 +45,13 @@ struct ShmTransport::Connection {
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
   bool spoke = false; // a message of it was handed out
-  bool extended = false; // was late and had something unread
+  bool deadline_extended = false; // was late and had something unread
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
   bool broken = false; // the peer has violated the protocol: nothing more is read of it
   bool to_signal = false; // something new is in the own outbox
-  bool took = false; // the peer has room that it had not
+  bool room_to_signal = false; // the peer has room that it had not
   shm::PeerState peer_state = shm::PeerState::here;
   std::uint32_t peer_max_message = 0;
   std::uint64_t armed = 0;

@@ -96,12 +96,12 @@ void ShmTransport::close(ConnectionId id, bool abort) {
     return;
   }
   if (abort || connection->state.stage() == Stage::ended || connection->peer_has_ended()) {
-    if (abort) say_aborted(*connection);
+    if (abort) signal_aborted(*connection);
     retire(*connection);
     return;
   }
   connection->state.enter(Stage::closing);
-  want_nothing(*connection);
+  stop_waiting(*connection);
   ++closing_;
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   poll_eagerly(*connection);
@@ -135,7 +135,7 @@ void ShmTransport::give_up(const Connection& connection, std::string_view why) {
 }
 
 void ShmTransport::abandon_closing(Connection& connection) {
-  say_aborted(connection);
+  signal_aborted(connection);
   --closing_;
   retire(connection);
 }
@@ -156,7 +156,7 @@ void ShmTransport::end(Connection& connection, CloseReason reason) {
 bool ShmTransport::violation(Connection& connection, std::string_view what) {
   if (std::exchange(connection.broken, true)) return false;
   report(CloseReason::protocol_violation, connection, what);
-  say_aborted(connection);
+  signal_aborted(connection);
   if (connection.state.stage() == Stage::closing) {
     --closing_;
     connection.state.enter(Stage::retired);
@@ -169,7 +169,7 @@ bool ShmTransport::violation(Connection& connection, std::string_view what) {
 
 // Never by shutdown(): where both ends do it, the kernel tells both that the other one has hung up,
 // and a hang-up says that nobody there reads our memory any more.
-void ShmTransport::say_aborted(Connection& connection) {
+void ShmTransport::signal_aborted(Connection& connection) {
   if (!connection.connected()) return; // hanging up says it
   connection.out().aborted.store(1, std::memory_order_release);
   signal(connection, true);
@@ -186,13 +186,13 @@ void ShmTransport::retire(Connection& connection) {
   connection.state.enter(Stage::retired);
   connection.unidentified.mark_identified();
   connection.deadline.cancel();
-  want_nothing(connection);
+  stop_waiting(connection);
   poll_eagerly(connection);
   erase_if_drained(connection);
 }
 
 // No event follows, so nothing has to be waited for.
-void ShmTransport::want_nothing(Connection& connection) {
+void ShmTransport::stop_waiting(Connection& connection) {
   connection.wants_writable = connection.writable_pending = false;
   connection.wants_copy = 0;
   connection.receiving.starved_for = 0;
@@ -296,7 +296,7 @@ bool ShmTransport::has_work(const Connection& connection) const {
 }
 
 // For pages that come back to pools of this process: no peer says so.
-bool ShmTransport::waits_here(const Connection& connection) {
+bool ShmTransport::waits_for_own_pages(const Connection& connection) {
   return connection.receiving.starved_for > 0 || connection.receiving.holds_all ||
          connection.wants_copy > 0;
 }
@@ -311,7 +311,7 @@ bool ShmTransport::arm() {
     const bool armed = idle && arm(connection);
     idle = armed;
     // Pages that come back are not the peer's doing, and are looked for here.
-    if (!armed || waits_here(connection)) eager_.add(connection.eager);
+    if (!armed || waits_for_own_pages(connection)) eager_.add(connection.eager);
   });
   return idle;
 }
@@ -335,7 +335,7 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
     if (worked) {
       connection->idle_polls = 0;
     } else if (++connection->idle_polls > idle_polls_max &&
-               connection->state.stage() != Stage::ended && !waits_here(*connection) &&
+               connection->state.stage() != Stage::ended && !waits_for_own_pages(*connection) &&
                arm(*connection)) {
       connection->eager.leave();
     }
@@ -434,7 +434,7 @@ bool ShmTransport::take_messages(Connection& connection, EventBatch& events) {
   }
   if (receiving.read == before) return false;
   connection.out().taken.store(receiving.read, std::memory_order_release);
-  connection.took = true;
+  connection.room_to_signal = true;
   mark_for_flush(connection);
   return true;
 }
@@ -488,7 +488,7 @@ void ShmTransport::discard_messages(Connection& connection) {
     receiving.read += units;
   }
   connection.out().taken.store(receiving.read, std::memory_order_release);
-  connection.took = true;
+  connection.room_to_signal = true;
   mark_for_flush(connection);
 }
 
@@ -504,7 +504,7 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available,
   if (record.length > connection.options.max_message) {
     if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
       report(CloseReason::message_too_large, connection, "sent a message larger than was agreed");
-      say_aborted(connection);
+      signal_aborted(connection);
       end(connection, CloseReason::message_too_large);
       return false;
     }

@@ -166,7 +166,7 @@ private:
   void take_returns(Connection& connection);
   void put_returns(Connection& connection);
   void free_slot(Connection& connection, std::uint32_t slot);
-  void mark(Connection& connection);
+  void publish_records(Connection& connection);
   void mark_for_flush(Connection& connection);
   void flush(Connection& connection);
   void signal(Connection& connection, bool work);
@@ -178,7 +178,7 @@ private:
   void poll_eagerly(Connection& connection);
   [[nodiscard]] bool arm(Connection& connection);
   void disarm(Connection& connection);
-  [[nodiscard]] static bool waits_here(const Connection& connection);
+  [[nodiscard]] static bool waits_for_own_pages(const Connection& connection);
   [[nodiscard]] bool has_work(const Connection& connection) const;
   [[nodiscard]] bool visit(Connection& connection, EventBatch& events);
   [[nodiscard]] bool take_messages(Connection& connection, EventBatch& events);
@@ -198,9 +198,9 @@ private:
   void give_up(const Connection& connection, std::string_view why);
   void abandon_closing(Connection& connection);
   void retire(Connection& connection);
-  void say_aborted(Connection& connection);
+  void signal_aborted(Connection& connection);
   static void check_abort(Connection& connection);
-  static void want_nothing(Connection& connection);
+  static void stop_waiting(Connection& connection);
   void erase_if_drained(Connection& connection);
   void erase(Connection& connection);
   void peer_gone(Connection& connection);

@@ -210,7 +210,7 @@ void ShmTransport::put_inlined(Connection& connection, std::span<const memory::V
   std::byte* const at = begin_record(connection, shm::units_of(sizeof record + size), size);
   std::memcpy(at, &record, sizeof record);
   copy_extents(at + sizeof record, extents);
-  mark(connection);
+  publish_records(connection);
 }
 
 void ShmTransport::put_lent(Connection& connection, std::span<const memory::View> extents,
@@ -242,11 +242,11 @@ void ShmTransport::put_lent(Connection& connection, std::span<const memory::View
     slot.extents[i] = extent;
     extent.page.get()->read_elsewhere = true;
   }
-  mark(connection);
+  publish_records(connection);
 }
 
 // New records: seen at once by a peer that looks; one that sleeps is woken by flush().
-void ShmTransport::mark(Connection& connection) {
+void ShmTransport::publish_records(Connection& connection) {
   connection.out().written.store(connection.sending.written, std::memory_order_release);
   connection.to_signal = true;
   if (connection.options.low_latency) {
@@ -283,7 +283,7 @@ void ShmTransport::flush(Connection& connection) {
     if (!connection.receiving.returns.empty()) poll_eagerly(connection); // for the rest
   }
   const bool work = std::exchange(connection.to_signal, false);
-  const bool room = std::exchange(connection.took, false);
+  const bool room = std::exchange(connection.room_to_signal, false);
   if (work || room) signal(connection, work);
   erase_if_drained(connection);
 }
@@ -309,7 +309,7 @@ void ShmTransport::take_returns(Connection& connection) {
     free_slot(connection, back.slot);
   }
   connection.out().returns_taken.store(sending.returns_taken, std::memory_order_release);
-  connection.took = true;
+  connection.room_to_signal = true;
   mark_for_flush(connection);
 }
 

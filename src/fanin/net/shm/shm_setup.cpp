@@ -166,7 +166,7 @@ void ShmTransport::close_listener(ListenerId listener) {
 void ShmTransport::evict(Connection& unidentified) {
   if (unidentified.state.stage() == Stage::closing) return abandon_closing(unidentified);
   report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
-  say_aborted(unidentified);
+  signal_aborted(unidentified);
   end(unidentified, CloseReason::protocol_violation);
 }
 
@@ -175,11 +175,11 @@ void ShmTransport::evict(Connection& unidentified) {
 bool ShmTransport::extend_if_unread(Connection& unidentified) {
   const bool silent = !unidentified.connected();
   read_packets(unidentified);
-  if (!unidentified.state.is_open() || unidentified.extended) return false;
+  if (!unidentified.state.is_open() || unidentified.deadline_extended) return false;
   const std::uint32_t written = unidentified.peer().written.load(std::memory_order_acquire);
-  unidentified.extended = silent || written != unidentified.receiving.read;
-  if (unidentified.extended) poll_eagerly(unidentified);
-  return unidentified.extended;
+  unidentified.deadline_extended = silent || written != unidentified.receiving.read;
+  if (unidentified.deadline_extended) poll_eagerly(unidentified);
+  return unidentified.deadline_extended;
 }
 
 bool ShmTransport::accept_one(Listener& listener) {

@@ -38,9 +38,9 @@ SendQueue::Entry& SendQueue::push_entry(std::uint32_t length) {
   }
   Entry& entry = last_->entries[tail_++];
   ++entries_;
-  encode_header(std::span<std::byte, header_size>(entry.lead.data() + alignment, header_size),
+  encode_header(std::span<std::byte, header_size>(entry.prefix.data() + alignment, header_size),
                 length);
-  entry.lead_size = padding_ + header_size;
+  entry.prefix_size = padding_ + header_size;
   return entry;
 }
 
@@ -76,7 +76,7 @@ std::size_t SendQueue::gather(std::span<iovec> pieces, bool& all) const {
   std::size_t left = entries_;
   for (; left > 0 && count + 1 + max_extents <= pieces.size(); --left) {
     const Entry& entry = chunk->entries[index];
-    add(entry.lead.data() + entry.lead.size() - entry.lead_size, entry.lead_size);
+    add(entry.prefix.data() + entry.prefix.size() - entry.prefix_size, entry.prefix_size);
     for (std::size_t i = 0; i < entry.extent_count; ++i) {
       if (entry.extents[i].size > 0) add(entry.extents[i].data(), entry.extents[i].size);
     }
@@ -94,7 +94,7 @@ std::size_t SendQueue::consume(std::size_t bytes) {
   sent_of_head_ += bytes;
   while (entries_ > 0) {
     const Entry& entry = first_->entries[head_];
-    const std::size_t size = std::size_t{entry.lead_size} + entry.payload_size;
+    const std::size_t size = std::size_t{entry.prefix_size} + entry.payload_size;
     if (sent_of_head_ < size) break;
     sent_of_head_ -= size;
     pop();

@@ -20,8 +20,8 @@ namespace fanin::net::tcp {
 class SendQueue {
 public:
   struct Entry {
-    std::array<std::byte, alignment + header_size> lead{}; // ends with the header
-    std::uint32_t lead_size = 0;                           // with the padding in front of it
+    std::array<std::byte, alignment + header_size> prefix{}; // ends with the header
+    std::uint32_t prefix_size = 0;                           // with the padding in front of it
     std::uint32_t payload_size = 0;
     std::uint32_t extent_count = 0;
     std::array<memory::View, max_extents> extents;

@@ -21,8 +21,8 @@ StreamReceiver::Step StreamReceiver::next(memory::View& message) {
   while (true) {
     switch (phase_) {
     case Phase::preface: return step_preface();
-    case Phase::lead:
-      if (const auto step = step_lead()) return *step;
+    case Phase::prefix:
+      if (const auto step = step_prefix()) return *step;
       break;
     case Phase::payload: return step_payload(message);
     case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
@@ -31,31 +31,31 @@ StreamReceiver::Step StreamReceiver::next(memory::View& message) {
 }
 
 StreamReceiver::Step StreamReceiver::step_preface() {
-  if (!may_be_preface(std::span(lead_).first(lead_have_))) {
+  if (!may_be_preface(std::span(prefix_).first(prefix_have_))) {
     return fail(CloseReason::protocol_violation);
   }
-  if (lead_have_ < preface_size) return Step::need_bytes;
-  peer_ = decode_preface(lead_);
+  if (prefix_have_ < preface_size) return Step::need_bytes;
+  peer_ = decode_preface(prefix_);
   if (peer_.version != protocol_version || !peer_.same_byte_order) {
     return fail(CloseReason::version_mismatch);
   }
-  expect_lead(0);
-  phase_ = Phase::lead;
+  expect_prefix(0);
+  phase_ = Phase::prefix;
   return Step::opened;
 }
 
 // None: the header is complete and valid.
-std::optional<StreamReceiver::Step> StreamReceiver::step_lead() {
-  const std::uint32_t take = std::min(lead_need_ - lead_have_, ahead_end_ - ahead_at_);
+std::optional<StreamReceiver::Step> StreamReceiver::step_prefix() {
+  const std::uint32_t take = std::min(prefix_need_ - prefix_have_, ahead_end_ - ahead_at_);
   if (take > 0) {
-    std::memcpy(lead_.data() + lead_have_, ahead_.data() + ahead_at_, take);
-    lead_have_ += take;
+    std::memcpy(prefix_.data() + prefix_have_, ahead_.data() + ahead_at_, take);
+    prefix_have_ += take;
     ahead_at_ += take;
   }
   if (ahead_ && ahead_at_ == ahead_end_) give_back_ahead();
-  if (lead_have_ < lead_need_) return Step::need_bytes;
+  if (prefix_have_ < prefix_need_) return Step::need_bytes;
   std::uint32_t length = 0;
-  const std::span<const std::byte, header_size> header(lead_.data() + lead_need_ - header_size,
+  const std::span<const std::byte, header_size> header(prefix_.data() + prefix_need_ - header_size,
                                                        header_size);
   if (!decode_header(header, length)) return fail(CloseReason::protocol_violation);
   if (length == end_of_stream) {
@@ -64,16 +64,16 @@ std::optional<StreamReceiver::Step> StreamReceiver::step_lead() {
   }
   if (length > max_message_) return fail(CloseReason::message_too_large);
   phase_ = Phase::payload;
-  expect_lead(length);
+  expect_prefix(length);
   length_ = length;
-  have_ = seen_ = 0;
+  have_ = have_at_check_ = 0;
   return {};
 }
 
 StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
   if (length_ == 0) {
     message = {};
-    phase_ = Phase::lead;
+    phase_ = Phase::prefix;
     return Step::message;
   }
   if (!may_take()) return Step::starved;
@@ -81,7 +81,7 @@ StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
     if (ahead_end_ - ahead_at_ >= length_) { // complete where it lies
       message = ahead_.freeze(ahead_at_, length_);
       ahead_at_ += length_;
-      phase_ = Phase::lead;
+      phase_ = Phase::prefix;
       return Step::message;
     }
     place_beginning();
@@ -89,7 +89,7 @@ StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
   if (have_ < length_) return Step::need_bytes;
   message = region_.freeze(region_at_, length_);
   region_.reset();
-  phase_ = Phase::lead;
+  phase_ = Phase::prefix;
   return Step::message;
 }
 
@@ -122,10 +122,10 @@ void StreamReceiver::save(const std::byte* beginning, std::uint32_t size) {
   std::memcpy(saved_.get(), beginning, size);
 }
 
-bool StreamReceiver::retreat(bool look) {
+bool StreamReceiver::give_up_region(bool check_stall) {
   if (phase_ != Phase::payload || !region_ || ahead_ || have_ == length_) return false;
   const std::uint32_t hardly = filler_->pool().page_size() / 16;
-  const bool stalls = look && have_ - std::exchange(seen_, have_) <= hardly;
+  const bool stalls = check_stall && have_ - std::exchange(have_at_check_, have_) <= hardly;
   if (have_ > hardly && !stalls) return false;
   save(region_.data() + region_at_, have_);
   region_.reset();
@@ -143,10 +143,11 @@ bool StreamReceiver::claim_region() {
   return true;
 }
 
-// From here on lead_ is for what comes after a message of `length`, which may be read with its end.
-void StreamReceiver::expect_lead(std::uint32_t length) {
-  lead_have_ = 0;
-  lead_need_ = padding_after(length) + header_size;
+// From here on prefix_ is for what comes after a message of `length`, which may be read with its
+// end.
+void StreamReceiver::expect_prefix(std::uint32_t length) {
+  prefix_have_ = 0;
+  prefix_need_ = padding_after(length) + header_size;
 }
 
 void StreamReceiver::give_back_ahead() {
@@ -185,7 +186,7 @@ std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
     rest = length_ - have_;
     add(region_.data() + region_at_ + have_, rest);
   }
-  add(lead_.data() + lead_have_, lead_need_ - lead_have_);
+  add(prefix_.data() + prefix_have_, prefix_need_ - prefix_have_);
   const std::uint32_t ahead = read_ahead();
   if (phase_ == Phase::preface || rest >= ahead || !identified_) return count;
   PageFiller::Room room = filler_->reserve(room_min);
@@ -203,8 +204,8 @@ void StreamReceiver::received(std::size_t bytes) {
     have_ += take;
     left -= take;
   }
-  const std::uint32_t take = std::min(left, lead_need_ - lead_have_);
-  lead_have_ += take;
+  const std::uint32_t take = std::min(left, prefix_need_ - prefix_have_);
+  prefix_have_ += take;
   left -= take;
   if (!ahead_) return;
   ahead_end_ += left;

@@ -68,14 +68,14 @@ public:
     filler_ = &filler;
   }
   // Gives up the region of a message of which at most 1/16 of a page has come: that waits on the
-  // heap. So does, with `look`, one of which no more than that has come since the last look.
-  // False: there is none.
-  bool retreat(bool look = false);
+  // heap. So does, with `check_stall`, one of which no more than that has come since the
+  // last such check. False: there is none.
+  bool give_up_region(bool check_stall = false);
   // There is more to look at in a page that nobody else can fill meanwhile.
   [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
   // Nothing of a message or a header has come that is not handed out.
   [[nodiscard]] bool between_messages() const {
-    return phase_ == Phase::lead && lead_have_ == 0 && !ahead_;
+    return phase_ == Phase::prefix && prefix_have_ == 0 && !ahead_;
   }
   // Bytes of the current message.
   [[nodiscard]] std::uint32_t unfinished() const { return phase_ == Phase::payload ? have_ : 0; }
@@ -85,14 +85,14 @@ public:
   void reset();
 
 private:
-  enum class Phase : std::uint8_t { preface, lead, payload, over };
+  enum class Phase : std::uint8_t { preface, prefix, payload, over };
 
   [[nodiscard]] Step step_preface();
-  [[nodiscard]] std::optional<Step> step_lead();
+  [[nodiscard]] std::optional<Step> step_prefix();
   [[nodiscard]] Step step_payload(memory::View& message);
   void place_beginning();
   void save(const std::byte* beginning, std::uint32_t size);
-  void expect_lead(std::uint32_t length);
+  void expect_prefix(std::uint32_t length);
   Step fail(CloseReason reason);
   void give_back_ahead();
   [[nodiscard]] std::uint32_t read_ahead() const;
@@ -106,13 +106,13 @@ private:
   CloseReason reason_ = CloseReason::local;
   Preface peer_;
   // Padding and header of the next message, or the preface.
-  std::array<std::byte, preface_size> lead_{};
-  std::uint32_t lead_have_ = 0;
-  std::uint32_t lead_need_ = preface_size;
+  std::array<std::byte, preface_size> prefix_{};
+  std::uint32_t prefix_have_ = 0;
+  std::uint32_t prefix_need_ = preface_size;
   // The current message: its region begins at region_at_.
   std::uint32_t length_ = 0;
   std::uint32_t have_ = 0;
-  std::uint32_t seen_ = 0; // have_ at the last look
+  std::uint32_t have_at_check_ = 0; // have_ at the last check for a stall
   std::uint32_t region_at_ = 0;
   memory::Loan region_; // empty until the region is reserved
   std::unique_ptr<std::byte[]> saved_; // until then, the have_ bytes that have come; or none

@@ -152,7 +152,7 @@ TEST(TcpStreamReceiver, owns_no_page_while_it_starves) {
       if (step != Step::starved) continue;
       if (!receiver.can_go_on()) held.clear();
       if (held.empty()) {
-        (void)receiver.retreat();
+        (void)receiver.give_up_region();
         ASSERT_EQ(pool->available(), pool->pages());
       }
     }
@@ -178,20 +178,20 @@ TEST(TcpStreamReceiver, gives_up_the_region_of_a_message_that_has_hardly_begun_a
     EXPECT_EQ(receiver.next(view), Step::need_bytes);
     EXPECT_EQ(feed.read(receiver, part), part);
     EXPECT_EQ(pool->available(), 0U);
-    EXPECT_TRUE(receiver.retreat());
+    EXPECT_TRUE(receiver.give_up_region());
     EXPECT_EQ(pool->available(), 1U);
   }
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_EQ(feed.read(receiver, 4000), 4000U);
-  EXPECT_FALSE(receiver.retreat()); // this much it has paid for
-  EXPECT_FALSE(receiver.retreat(true)); // and it went on since the last look
+  EXPECT_FALSE(receiver.give_up_region()); // this much it has paid for
+  EXPECT_FALSE(receiver.give_up_region(true)); // and it went on since the last check
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_EQ(feed.read(receiver, page_size / 16), page_size / 16);
-  EXPECT_TRUE(receiver.retreat(true)); // hardly
+  EXPECT_TRUE(receiver.give_up_region(true)); // hardly
   EXPECT_EQ(pool->available(), 1U);
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_EQ(feed.read(receiver, page_size / 16 + 1), page_size / 16 + 1);
-  EXPECT_FALSE(receiver.retreat(true));
+  EXPECT_FALSE(receiver.give_up_region(true));
   while (receiver.next(view) == Step::need_bytes) (void)feed.read(receiver, SIZE_MAX);
   EXPECT_TRUE(std::ranges::equal(view.bytes(), message));
 }

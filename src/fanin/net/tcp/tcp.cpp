@@ -21,7 +21,7 @@ constexpr int discards_per_visit = 16;
 // Answers are waited for by reading: epoll costs more than a read that finds nothing, and is asked
 // only every so many polls in which nothing happened.
 constexpr std::size_t eager_max = 4;
-constexpr std::uint16_t misses_max = 256;
+constexpr std::uint16_t empty_reads_max = 256;
 constexpr std::uint32_t tcp_polls_per_check = 16;
 // While they come and go, a stream beside them is read and written in portions: its share of a turn
 // is what they wait for.
@@ -344,19 +344,20 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     budget.before = budget.events.count();
     visit(*connection, budget);
   }
-  served_.take_each([this](Connection& connection) { starved_.add(connection.starved); });
+  starved_after_message_.take_each(
+      [this](Connection& connection) { starved_.add(connection.starved); });
   empty_polls_ = budget.events.count() == 0 && !budget.read ? empty_polls_ + 1 : 0;
   return budget.events.count();
 }
 
 void TcpTransport::poll_eagerly(Connection& connection) {
-  connection.misses = 0;
+  connection.empty_reads = 0;
   if (eager_.size() < eager_max) eager_.add(connection.eager);
 }
 
 void TcpTransport::list_eager() {
   eager_.take_each([this](Connection& connection) {
-    if (!connection.state.is_open() || ++connection.misses == misses_max) return;
+    if (!connection.state.is_open() || ++connection.empty_reads == empty_reads_max) return;
     eager_.add(connection.eager);
     if (connection.starved.listed()) return;
     connection.readable = true;
@@ -409,16 +410,16 @@ void TcpTransport::retry_starved() {
 
 // A message that has hardly begun, or hardly goes on, may take for ever. What it has reserved,
 // others wait for.
-void TcpTransport::retreat() {
+void TcpTransport::reclaim_regions() {
   if (starved_.empty()) return;
-  const bool check = loop_.now() >= stalled_check_;
-  if (check) stalled_check_ = loop_.now() + options_.stall_period;
+  const bool check = loop_.now() >= next_stall_check_;
+  if (check) next_stall_check_ = loop_.now() + options_.stall_period;
   connections_.for_each([&](ConnectionId, Connection& connection) {
     const memory::PagePool& pool = *connection.options.receive_pool;
     if (connection.state.is_open() && (check || pool.available() == 0)) // a check is of all
-      released_ |= connection.receiver.retreat(check);
+      released_ |= connection.receiver.give_up_region(check);
   });
-  retreating_.start(loop_, loop_.now() + options_.retreat_period);
+  reclaim_tick_.start(loop_, loop_.now() + options_.reclaim_period);
 }
 
 void TcpTransport::visit(Connection& connection, Budget& budget) {
@@ -492,8 +493,9 @@ void TcpTransport::opened(Connection& connection, Budget& budget) {
 
 // Who has got something in this visit goes behind those who get nothing in this poll.
 void TcpTransport::mark_starved(Connection& connection, const Budget& budget) {
-  (budget.events.count() == budget.before ? starved_ : served_).add(connection.starved);
-  if (!retreating_.active()) retreating_.start(loop_, loop_.now() + options_.retreat_period);
+  (budget.events.count() == budget.before ? starved_ : starved_after_message_)
+      .add(connection.starved);
+  if (!reclaim_tick_.active()) reclaim_tick_.start(loop_, loop_.now() + options_.reclaim_period);
 }
 
 void TcpTransport::read(Connection& connection, Budget& budget) {

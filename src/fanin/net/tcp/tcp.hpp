@@ -47,7 +47,7 @@ struct TcpOptions {
   Duration accept_pause = std::chrono::milliseconds{100};
   /// While connections wait for pages: how often messages that have hardly begun, or hardly
   /// progress, give up theirs.
-  Duration retreat_period = std::chrono::milliseconds{20};
+  Duration reclaim_period = std::chrono::milliseconds{20};
   Duration stall_period = std::chrono::seconds{1};
   std::string congestion = "cubic"; ///< the default of ?congestion=; empty: the host's
   ReportFunction report;
@@ -99,13 +99,13 @@ private:
     bool readable = true; // until the socket said that it is not
     bool can_write = true; // likewise
     bool peer_shut_down = false; // the end of the stream is in the socket's buffer
-    std::uint16_t misses = 0; // reads while eager that found nothing
+    std::uint16_t empty_reads = 0; // reads while eager that found nothing
     bool wants_writable = false;
     bool writable_pending = false;
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
     bool spoke = false; // a message of it was handed out
-    bool extended = false; // was late and had something unread
+    bool deadline_extended = false; // was late and had something unread
     std::uint64_t written = 0; // bytes that the kernel has accepted
     std::uint64_t taken = 0; // closing: bytes that the peer's host had at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
@@ -121,7 +121,7 @@ private:
     UnidentifiedPeers<Connection>::Entry unidentified{*this};
     ConnectionList::Place ready{*this};
     ConnectionList::Place eager{*this};
-    ConnectionList::Place starved{*this}; // in starved_ or served_
+    ConnectionList::Place starved{*this}; // in starved_ or starved_after_message_
     ConnectionList::Place flush{*this};
     ConnectionList::Place expired{*this};
   };
@@ -158,7 +158,7 @@ private:
   void take_messages(Connection& connection, Budget& budget);
   void opened(Connection& connection, Budget& budget);
   void mark_starved(Connection& connection, const Budget& budget);
-  void retreat();
+  void reclaim_regions();
   void read(Connection& connection, Budget& budget);
   void read_failed(Connection& connection, int error);
   void stream_failed(Connection& connection);
@@ -187,15 +187,15 @@ private:
   ConnectionList ready_; // to be visited
   ConnectionList eager_; // low latency, and something came lately: read without asking epoll
   ConnectionList starved_; // wait for pages; the one that has waited longest comes first
-  ConnectionList served_; // have begun to starve in this poll, after a message
+  ConnectionList starved_after_message_; // since this poll, in which they got one
   ConnectionList flush_list_;
   ConnectionList expired_; // their deadline has passed
   std::uint32_t empty_polls_ = 0; // in a row
   std::size_t closing_ = 0;
   std::uint64_t given_up_ = 0;
   bool released_ = false; // pages have come back since the last poll
-  Timer retreating_{[this] { retreat(); }}; // while connections are starved
-  Time stalled_check_{}; // the next one of these
+  Timer reclaim_tick_{[this] { reclaim_regions(); }}; // while connections are starved
+  Time next_stall_check_{}; // with reclaim_regions()
   Timer dead_host_tick_{[this] { end_dead_hosts(); }}; // while there are connections
 };
 

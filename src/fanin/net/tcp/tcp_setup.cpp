@@ -102,7 +102,7 @@ void TcpTransport::evict(Connection& unidentified) {
 // peer is judged, once.
 bool TcpTransport::extend_if_unread(Connection& connection) {
   if (connection.state.stage() == Stage::closing || !has_unread(connection.socket.get()) ||
-      std::exchange(connection.extended, true))
+      std::exchange(connection.deadline_extended, true))
     return false;
   connection.readable = true;
   if (!connection.starved.listed()) ready_.add(connection.ready);

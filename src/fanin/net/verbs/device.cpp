@@ -97,8 +97,8 @@ Result<std::uint32_t> Device::find_or_register(const memory::Arena& arena) {
                             format_size(arena.size()), std::strerror(is_new ? errno : ENOMEM),
                             memory_lock_advice()));
   }
-  last_ = {arena.id(), found->second->lkey};
-  return last_.second;
+  last_key_ = {arena.id(), found->second->lkey};
+  return last_key_.second;
 }
 
 Result<> Device::reserve(std::uint32_t send_requests, std::uint32_t receive_requests) {
@@ -114,7 +114,7 @@ std::optional<DeviceEvent> Device::take_async_event() {
   DeviceEvent result;
   switch (event.event_type) {
   case IBV_EVENT_QP_LAST_WQE_REACHED:
-    result.took_last = endpoint_of(event.element.qp->qp_num);
+    result.done_with_shared = endpoint_of(event.element.qp->qp_num);
     break;
   case IBV_EVENT_PORT_ERR:
     result.text = fmt::format("{}: port {} is down", name(), event.element.port_num);

@@ -41,7 +41,7 @@ class VerbsEndpoint;
 // What has happened to a device, a port of it or a queue.
 struct DeviceEvent {
   std::string text; // human-readable
-  VerbsEndpoint* took_last = nullptr; // takes no more of the receives that it shares
+  VerbsEndpoint* done_with_shared = nullptr; // takes no more of the receives that it shares
 };
 
 class Device {
@@ -59,7 +59,7 @@ public:
   // The key under which the device may read and write it; registers it the first time. Errors:
   // exhausted, with the remedy.
   [[nodiscard]] Result<std::uint32_t> key(const memory::Arena& arena) {
-    if (arena.id() == last_.first) return last_.second;
+    if (arena.id() == last_key_.first) return last_key_.second;
     return find_or_register(arena);
   }
 
@@ -101,7 +101,7 @@ public:
 private:
   std::unordered_map<std::uint32_t, VerbsEndpoint*> sharing_;
   std::unordered_map<std::uint64_t, MemoryRegion> regions_; // by Arena::id(); null: it failed
-  std::pair<std::uint64_t, std::uint32_t> last_{~0ULL, 0};
+  std::pair<std::uint64_t, std::uint32_t> last_key_{~0ULL, 0}; // Arena::id() and key
 };
 
 } // namespace fanin::net::verbs

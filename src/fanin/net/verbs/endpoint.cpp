@@ -71,12 +71,13 @@ Result<> VerbsEndpoint::ready_to_send() {
 }
 
 Result<> VerbsEndpoint::start(const rdma::HelloBytes& hello) {
-  if (asked_) {
+  if (by_peer_) {
     if (auto ready = ready_to_send(); !ready) return ready;
   }
   started_ = true;
   rdma_conn_param wanted = connect_parameters(hello, *queue_pair_);
-  if ((asked_ ? rdma_accept(id_.get(), &wanted) : rdma_connect(id_.get(), &wanted)) == 0) return {};
+  if ((by_peer_ ? rdma_accept(id_.get(), &wanted) : rdma_connect(id_.get(), &wanted)) == 0)
+    return {};
   return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
 }
 
@@ -122,7 +123,7 @@ void VerbsEndpoint::probe(rdma::Operation& operation) {
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(queue_pair_.get(), &request, &bad) == 0) asked(++posted_);
+  if (ibv_post_send(queue_pair_.get(), &request, &bad) == 0) note_signal(++posted_);
 }
 
 // Chains of so many; a connection's own receives are one.
@@ -168,7 +169,7 @@ Result<std::size_t> VerbsEndpoint::post_sends(std::span<const rdma::Send> sends)
   if (signalled == 0 && posted_ + count - signalled_ >= unsignalled_most) signalled = count;
   if (signalled > 0) {
     requests[signalled - 1].send_flags |= IBV_SEND_SIGNALED;
-    asked(posted_ + static_cast<std::uint32_t>(signalled));
+    note_signal(posted_ + static_cast<std::uint32_t>(signalled));
   }
   posted_ += static_cast<std::uint32_t>(count);
   ibv_send_wr* bad = nullptr;
@@ -177,8 +178,8 @@ Result<std::size_t> VerbsEndpoint::post_sends(std::span<const rdma::Send> sends)
   return fail_errno(ErrorKind::disconnected, "the device accepts no message", error);
 }
 
-// For a completion, of all requests before `end`.
-void VerbsEndpoint::asked(std::uint32_t end) {
+// A completion will come for all requests before `end`.
+void VerbsEndpoint::note_signal(std::uint32_t end) {
   signalled_ = end;
   signals_[signals_put_++ % requests_most] = end;
 }

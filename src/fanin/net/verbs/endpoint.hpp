@@ -19,14 +19,14 @@ using FindDevice = std::function<Result<Device*>(ibv_context*)>;
 
 class VerbsEndpoint final : public rdma::Endpoint {
 public:
-  // `asked`: true if the peer requested the connection.
-  VerbsEndpoint(FindDevice find_device, CmId id, const PathOptions& path, bool asked)
-      : find_device_(std::move(find_device)), id_(std::move(id)), path_(path), asked_(asked) {
+  // `by_peer`: the peer has requested the connection.
+  VerbsEndpoint(FindDevice find_device, CmId id, const PathOptions& path, bool by_peer)
+      : find_device_(std::move(find_device)), id_(std::move(id)), path_(path), by_peer_(by_peer) {
     id_->context = this;
   }
   ~VerbsEndpoint() override;
 
-  [[nodiscard]] bool ready() const override { return asked_ || route_known_; }
+  [[nodiscard]] bool ready() const override { return by_peer_ || route_known_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
   [[nodiscard]] const void* device() override;
   [[nodiscard]] Result<std::unique_ptr<rdma::SharedReceiveQueue>>
@@ -44,7 +44,7 @@ public:
     return queue_pair_ == nullptr || !takes_shared_;
   }
   void drained() override {
-    if (took_last_) end_queue_pair();
+    if (last_receive_taken_) end_queue_pair();
   }
   void retire_now() override { end_queue_pair(); }
 
@@ -56,8 +56,8 @@ public:
   }
   [[nodiscard]] Result<> answered(); // the listener has agreed
   // The device will take no more of the receives that it shares.
-  void took_last() { took_last_ = true; }
-  // The next request that asked for it is complete, and with it all before.
+  void last_receive_taken() { last_receive_taken_ = true; }
+  // The next signalled request is complete, and with it all before.
   void retire() { retired_ = signals_[signals_taken_++ % requests_most]; }
 
 private:
@@ -69,7 +69,7 @@ private:
   [[nodiscard]] std::uint32_t receives_reserved() const {
     return shared_ == nullptr ? rdma::receives_most : 0;
   }
-  void asked(std::uint32_t end);
+  void note_signal(std::uint32_t end);
   void fill(const rdma::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
   FindDevice find_device_;
@@ -77,19 +77,19 @@ private:
   CmId id_;
   QueuePair queue_pair_;
   PathOptions path_;
-  bool asked_;
+  bool by_peer_;
   bool route_known_ = false;
   std::string no_route_;
   bool started_ = false;
   ibv_srq* shared_ = nullptr; // where its receives are posted; null: to its own
   bool takes_shared_ = false; // it may have since it was ready to receive
-  bool took_last_ = false;
+  bool last_receive_taken_ = false;
   std::uint32_t receive_key_ = 0; // of the receive pool
   // Of send requests, since the beginning.
   std::uint32_t posted_ = first_count;
   std::uint32_t signalled_ = first_count;
   std::uint32_t retired_ = first_count;
-  std::array<std::uint32_t, requests_most> signals_; // a ring: posted_ behind each that asked
+  std::array<std::uint32_t, requests_most> signals_; // a ring: posted_ behind each signalled one
   std::uint32_t signals_put_ = first_count;
   std::uint32_t signals_taken_ = first_count;
 };

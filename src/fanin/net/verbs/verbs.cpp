@@ -301,7 +301,7 @@ bool VerbsProvider::next_event(ProviderEvent& event) {
   for (const auto& device : devices_) {
     device->take_channel_events();
     while (auto happened = device->take_async_event()) {
-      if (happened->took_last != nullptr) happened->took_last->took_last();
+      if (happened->done_with_shared != nullptr) happened->done_with_shared->last_receive_taken();
       event.text = std::move(happened->text);
       if (!event.text.empty()) return true;
     }

@@ -39,8 +39,10 @@ struct DriverFile {
   haddr_t end_of_allocation;
 };
 
-DriverFile& own(H5FD_t* file) { return *reinterpret_cast<DriverFile*>(file); }
-const DriverFile& own(const H5FD_t* file) { return *reinterpret_cast<const DriverFile*>(file); }
+DriverFile& driver_of(H5FD_t* file) { return *reinterpret_cast<DriverFile*>(file); }
+const DriverFile& driver_of(const H5FD_t* file) {
+  return *reinterpret_cast<const DriverFile*>(file);
+}
 
 H5FD_t* open_file(const char*, unsigned, hid_t access_list, haddr_t) {
   const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access_list));
@@ -51,7 +53,7 @@ H5FD_t* open_file(const char*, unsigned, hid_t access_list, haddr_t) {
 }
 
 herr_t close_file(H5FD_t* file) {
-  const std::unique_ptr<DriverFile> closed(&own(file));
+  const std::unique_ptr<DriverFile> closed(&driver_of(file));
   return 0;
 }
 
@@ -63,28 +65,28 @@ herr_t query(const H5FD_t*, unsigned long* flags) {
 }
 
 haddr_t get_end_of_allocation(const H5FD_t* file, H5FD_mem_t) {
-  return own(file).end_of_allocation;
+  return driver_of(file).end_of_allocation;
 }
 
 herr_t set_end_of_allocation(H5FD_t* file, H5FD_mem_t, haddr_t address) {
-  own(file).end_of_allocation = address;
+  driver_of(file).end_of_allocation = address;
   return 0;
 }
 
-haddr_t get_end_of_file(const H5FD_t* file, H5FD_mem_t) { return own(file).channel->end(); }
+haddr_t get_end_of_file(const H5FD_t* file, H5FD_mem_t) { return driver_of(file).channel->end(); }
 
 herr_t read_file(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
-  return own(file).channel->read(address, {static_cast<std::byte*>(buffer), size}) ? 0 : -1;
+  return driver_of(file).channel->read(address, {static_cast<std::byte*>(buffer), size}) ? 0 : -1;
 }
 
 herr_t write_file(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size,
                   const void* buffer) {
-  own(file).channel->write(address, {static_cast<const std::byte*>(buffer), size});
+  driver_of(file).channel->write(address, {static_cast<const std::byte*>(buffer), size});
   return 0;
 }
 
 herr_t truncate_file(H5FD_t* file, hid_t, hbool_t) {
-  own(file).channel->truncate(own(file).end_of_allocation);
+  driver_of(file).channel->truncate(driver_of(file).end_of_allocation);
   return 0;
 }
 

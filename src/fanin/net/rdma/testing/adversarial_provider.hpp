@@ -92,7 +92,7 @@ private:
   };
 
   AdversarialProvider& provider_;
-  std::uint16_t port_; // where it connects; 0: it was asked
+  std::uint16_t port_; // where it connects; 0: the peer has connected
   bool ready_ = false;
   bool closed_ = false;
   AdversarialEndpoint* other_ = nullptr;
@@ -189,7 +189,7 @@ inline AdversarialEndpoint::~AdversarialEndpoint() {
 }
 
 inline Result<> AdversarialEndpoint::start(const HelloBytes& hello) {
-  if (port_ == 0) { // asked; who has asked hears of it first
+  if (port_ == 0) { // the peer has connected, and hears of it first
     if (other_ == nullptr) return fail(ErrorKind::disconnected, "the peer is gone");
     other_->provider_.say(
         {.kind = ProviderEvent::Kind::connected, .endpoint = other_, .hello = hello});
@@ -203,14 +203,14 @@ inline Result<> AdversarialEndpoint::start(const HelloBytes& hello) {
     return {};
   }
   AdversarialProvider& there = *found->second->provider;
-  auto asked = std::make_unique<AdversarialEndpoint>(there, 0);
-  asked->ready_ = true;
-  asked->other_ = this;
-  asked->peer = "adversarial://peer";
-  other_ = asked.get();
-  there.endpoints_.push_back(asked.get());
+  auto accepted = std::make_unique<AdversarialEndpoint>(there, 0);
+  accepted->ready_ = true;
+  accepted->other_ = this;
+  accepted->peer = "adversarial://peer";
+  other_ = accepted.get();
+  there.endpoints_.push_back(accepted.get());
   ProviderEvent request{.kind = ProviderEvent::Kind::request, .hello = hello};
-  request.request = std::move(asked);
+  request.request = std::move(accepted);
   request.listener = found->second->id;
   there.say(std::move(request));
   return {};

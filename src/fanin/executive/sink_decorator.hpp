@@ -1,4 +1,4 @@
-// A sink in front of another one, which does what the other one does unless it says otherwise.
+// A sink above another one. It does what the other one does, unless a derived class does otherwise.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fanin::executive {
 
-class SinkInFront : public storage::EventSink {
+class SinkDecorator : public storage::EventSink {
 public:
   void finish() override { inner_->finish(); }
   void abandon() override { inner_->abandon(); }
@@ -28,7 +28,7 @@ public:
 
 protected:
   // Passes on what `inner` reports.
-  explicit SinkInFront(std::unique_ptr<storage::EventSink> inner) : inner_(std::move(inner)) {
+  explicit SinkDecorator(std::unique_ptr<storage::EventSink> inner) : inner_(std::move(inner)) {
     inner_->on_commit([this](const storage::Committed& committed) { commit_(committed); });
     inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
     inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
