@@ -105,7 +105,7 @@ int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& 
     if (kind == "log") {
       terminal.log(executive::log_level(report.at("level").text()),
                    fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
-    } else if (kind == "progress" && !options.quiet) {
+    } else if (kind == "progress" && !options.quiet && view.begins_round()) {
       terminal.progress(view.progress_line());
     }
   };

@@ -49,6 +49,7 @@ void StagesView::on_report(std::size_t index, const json::Value& report) {
   if (kind == "progress") {
     of.earlier = std::move(of.progress);
     of.progress = report;
+    if (!round_.insert(index).second) round_ = {index};
   } else if (kind == "result") {
     of.result = report;
   }

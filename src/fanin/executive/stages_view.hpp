@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ public:
 
   [[nodiscard]] const std::string& name(std::size_t index) const { return entries_[index].name; }
   FANIN_INTERNAL_API void on_report(std::size_t index, const json::Value& report);
+  // The latest report was the first of its round, in which each configuration reports its progress
+  // once: one progress line a round is enough.
+  [[nodiscard]] bool begins_round() const { return round_.size() == 1; }
   // It could not be started, did not end in good order, or ended too early.
   FANIN_INTERNAL_API void on_failure(std::size_t index, std::string why);
 
@@ -48,6 +52,7 @@ private:
   [[nodiscard]] std::string waiting_text() const;
 
   std::vector<Entry> entries_;
+  std::set<std::size_t> round_; // configurations that have reported their progress in it
   std::optional<std::size_t> first_failed_;
 };
 

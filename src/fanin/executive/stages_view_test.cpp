@@ -74,6 +74,21 @@ TEST_F(StagesViewTest, the_line_says_what_is_waited_for_and_then_what_is_built) 
             "1 groups");
 }
 
+TEST_F(StagesViewTest, a_round_begins_when_a_configuration_reports_its_progress_again) {
+  progress(slice0, 0, 0);
+  EXPECT_TRUE(view_.begins_round());
+  progress(slice1, 0, 0);
+  EXPECT_FALSE(view_.begins_round());
+  progress(slice1, 1, 0); // the other slice may be frozen
+  EXPECT_TRUE(view_.begins_round());
+  progress(slice0, 1, 0);
+  EXPECT_FALSE(view_.begins_round());
+  progress(group, 1, 0);
+  EXPECT_FALSE(view_.begins_round());
+  progress(slice0, 2, 0);
+  EXPECT_TRUE(view_.begins_round());
+}
+
 TEST_F(StagesViewTest, the_line_says_what_a_group_that_stands_waits_for) {
   const auto standing = [&](int events) {
     view_.on_report(group, json::Object{{"report", "progress"},
