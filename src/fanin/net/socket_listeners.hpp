@@ -19,7 +19,7 @@ namespace fanin::net {
 
 class SocketListeners {
 public:
-  /// In what epoll reports; the rest is the listener's id.
+  /// Marks a listener in the data that epoll reports; the other bits are the listener's id.
   static constexpr std::uint64_t epoll_bit = 1ULL << 63;
 
   struct Listener {
@@ -46,8 +46,8 @@ public:
   /// epoll has reported it.
   void mark_waiting(ListenerId id);
   [[nodiscard]] bool any_waiting() const { return !waiting_.empty(); }
-  /// Calls `accept_one` for the listeners that may have something, until it says that there is
-  /// nothing more for now (false); for one listener so often at most that others get their turn.
+  /// Calls `accept_one` for each listener that may have a connection, until it returns false: there
+  /// is nothing more for now. One listener is called only so often that the others get their turn.
   template <class AcceptOne>
   void accept(AcceptOne accept_one) {
     waiting_.take_each([&](Listener& listener) {
@@ -58,12 +58,13 @@ public:
     });
   }
 
-  /// What waits in the kernel's queue stays there for a while.
+  /// Leaves waiting connections in the kernel's queue for a while.
   void pause(Listener& listener);
   /// After accept() has failed with `error`. True: the failure was that of one connection, and the
-  /// next one may be good. False: none waits, or something is missing here, and accepting pauses.
+  /// next one may be good. False: none waits, or this host lacks descriptors or memory, and
+  /// accepting pauses.
   [[nodiscard]] bool may_go_on(Listener& listener, int error);
-  /// Something is missing here: asking again at once would spin.
+  /// This host lacks descriptors or memory: to ask again at once would spin.
   void pause_after_failure(Listener& listener, std::string_view text);
 
 private:

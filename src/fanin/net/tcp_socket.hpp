@@ -19,7 +19,8 @@ struct StreamOptions {
   int dscp = 0; // class of its packets (RFC 2474), 0 to 63: switches may put some first
 };
 
-// At the first of them where that is possible, without blocking. Errors: refused, with the remedy.
+// Listens at the first address where that is possible. The socket does not block. Errors: refused,
+// with the remedy.
 [[nodiscard]] FANIN_INTERNAL_API Result<Descriptor>
 bind_and_listen(const Url& url, std::span<const Address> addresses);
 
@@ -34,7 +35,8 @@ bind_and_listen(const Url& url, std::span<const Address> addresses);
 
 [[nodiscard]] FANIN_INTERNAL_API Address local_address(int socket);
 [[nodiscard]] FANIN_INTERNAL_API Address peer_address(int socket);
-// accept4() without blocking; who it is, is asked at once: after a reset nobody knows.
+// accept4() without blocking. It asks for the peer's address at once, since the kernel does not
+// know it after a reset.
 [[nodiscard]] FANIN_INTERNAL_API Descriptor accept_from(int listener, Address& peer);
 
 // "tcp://10.0.0.1:7000"
@@ -60,7 +62,8 @@ void set_reset_on_close(const Descriptor& socket);
 // accepted socket does not inherit this.
 FANIN_INTERNAL_API void set_urgent(const Descriptor& socket);
 
-// Wanted by every connection; none of them is an error where it is missing; see check_congestion().
+// Sets what every connection wants. An option that the kernel lacks is no error; see
+// check_congestion().
 FANIN_INTERNAL_API void set_stream_options(int socket, const StreamOptions& options);
 
 } // namespace fanin::net

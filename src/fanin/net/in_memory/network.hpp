@@ -46,10 +46,11 @@ public:
 
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
   /// One direction between two nodes, of connections to this port (0: to any): nothing arrives any
-  /// more, and nobody is told. What was held back arrives once it is whole again.
+  /// more, and nobody is told. What was held back arrives once the path is repaired.
   void break_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
   void repair_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
-  /// Before many transports end at once: what is under way need not be kept for the others.
+  /// Call it before many transports end at once: messages under way are then not kept for the
+  /// others.
   void end_world() { ending_ = true; }
 
 private:

@@ -48,24 +48,24 @@ enum class EndpointKind : std::uint8_t {
 // A provider's connected endpoint for an address of this host (`listen`) or of a peer. Looks names
 // up, and blocks for it. Errors: not_found, with what there is.
 [[nodiscard]] Result<Info> find_endpoint(std::string_view provider, const Url& url, bool listen);
-// A provider's endpoint for datagrams: where its addresses are IP addresses, at this host's `host`
-// (`here`) or with a way to it; on the domain that is named, or any. Errors: not_found.
+// A provider's endpoint for datagrams, on the domain that is named, or any. Where its addresses are
+// IP addresses, it is at `host` of this host (`here`), or has a route to `host`. Errors: not_found.
 [[nodiscard]] Result<Info> find_datagrams(std::string_view provider, const std::string& host,
                                           bool here, const std::string& domain);
-// What a provider has here, connected endpoints where it has both. Errors: unsupported, with what
-// there is.
+// The kind of endpoints that a provider has on this host: connected ones if it has both. Errors:
+// unsupported, with what there is.
 [[nodiscard]] Result<EndpointKind> check_provider(std::string_view provider);
 inline constexpr std::string_view domain_option = "domain"; // of datagrams
 // The names of the options of an address. Errors: usage.
 [[nodiscard]] Result<> check_options(const Url& url, EndpointKind kind);
 // Whether a provider of datagrams has that device here. Errors: not_found.
 [[nodiscard]] Result<> check_domain(std::string_view provider, const std::string& domain);
-// In 1.17 a peer that has died, or is slow, holds up what its endpoint has sent to others; and an
-// endpoint costs nothing but memory.
+// Each connection gets an endpoint of its own: in libfabric 1.17 a peer that has died or is slow
+// holds up what its endpoint sends to others, and an endpoint of this provider costs only memory.
 [[nodiscard]] inline bool has_endpoints_to_spare(std::string_view provider) {
   return provider == "shm";
 }
-// Those that have either.
+// The providers that have endpoints of either kind.
 [[nodiscard]] std::vector<std::string> usable_providers();
 
 // An IP address as an URL has it.
@@ -96,17 +96,17 @@ public:
   [[nodiscard]] bool is_of(const Fabric& fabric, const fi_info& info) const {
     return fabric_ == &fabric && name_ == info.domain_attr->name;
   }
-  // One that takes so many more operations at once. `wakes`: it can be waited for, which a provider
-  // pays for with each completion. `made`: it is new; use Domains::completions().
+  // A queue that takes so many more operations at once. `wakes`: the loop can wait for it, which
+  // costs the provider time for each completion. `made`: it is new. Use Domains::completions().
   [[nodiscard]] Result<Completions*> completions(std::uint32_t operations, bool wakes, bool& made);
   [[nodiscard]] const std::vector<std::unique_ptr<Completions>>& all_completions() const {
     return completions_;
   }
 
-  // Memory is named to the provider, a whole arena once.
+  // Memory has to be registered with the provider, each arena as a whole and once.
   [[nodiscard]] bool needs_registration() const { return needs_registration_; }
-  // What a provider wants to see beside an address within it; null where it needs nothing. Errors:
-  // exhausted (memlock).
+  // What the provider needs beside an address in this memory; null: nothing. Errors: exhausted
+  // (memlock).
   [[nodiscard]] Result<void*> description(const memory::Arena& arena);
 
 private:
@@ -125,10 +125,10 @@ private:
   std::vector<Registration> registrations_;
 };
 
-// Those of a network. What wakes it is watched by its epoll.
+// The domains of a network. Its epoll descriptor watches what wakes it.
 class Domains {
 public:
-  // `polls`: nobody waits for completions, only for events.
+  // `polls`: the loop waits only for events, and polls for completions.
   Domains(int epoll, bool polls) : epoll_(epoll), polls_(polls) {}
   [[nodiscard]] Result<Fabric*> fabric_of(const fi_info& info);
   [[nodiscard]] Result<Domain*> domain_of(fi_info& info);

@@ -1,4 +1,4 @@
-// Completions in the order of posting, where a provider tells of them in any.
+// Puts completions in the order of posting, where a provider gives them in any order.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ public:
   void posted(rdma::Operation* operation) {
     under_way_.push_back({.completion = {.operation = operation}});
   }
-  // One that was posted; gives to(completion) all that nothing is before any more.
+  // An operation has completed. Calls to(completion) for all for which no earlier one is missing.
   template <class To>
   void completed(const rdma::Completion& completion, To to) {
     const auto found = std::ranges::find_if(under_way_, [&](const UnderWay& one) {

@@ -36,7 +36,7 @@ inline constexpr int number_shift = 20;
 inline constexpr std::uint32_t numbers_most = (1U << 28) - 1;
 // Numbers begin just below the wrap, so that every process soon passes it.
 inline constexpr std::uint32_t first_number = numbers_most - 8;
-// Not the same one again soon: a late message is for nobody then. None that is in use.
+// The next number. It was not used lately, so that a late message is for nobody, and is not in use.
 template <class InUse>
 [[nodiscard]] std::uint32_t number_after(std::uint32_t last, InUse in_use) {
   do {
@@ -54,8 +54,7 @@ struct Introduction {
 };
 
 [[nodiscard]] FANIN_INTERNAL_API std::vector<std::byte> encode(const Introduction& introduction);
-// None: there is more to come. Of another version, nothing but the hello is looked at. Errors:
-// malformed.
+// Empty: there is more to come. Of another version only the hello is read. Errors: malformed.
 [[nodiscard]] FANIN_INTERNAL_API Result<std::optional<Introduction>>
 decode_introduction(std::span<const std::byte> bytes);
 [[nodiscard]] inline std::size_t size_of(const Introduction& introduction) {

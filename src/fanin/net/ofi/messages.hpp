@@ -28,7 +28,7 @@ static_assert(sizeof(rdma::Operation::of_provider) >= sizeof(fi_context2));
   return room.data();
 }
 
-// Of memory that the connection was found to reach.
+// Pieces of memory that the connection can reach.
 struct Pieces {
   Pieces(Domain& domain, std::span<const memory::View> extents) {
     for (const memory::View& extent : extents) {
@@ -43,7 +43,8 @@ struct Pieces {
   std::size_t count = 0;
 };
 
-// Fewer than there is room for: the queue was empty. What nobody waits for is left out.
+// Reads completions; fewer than there is room for: the queue was empty. It leaves out those for
+// which nobody waits.
 template <class Entry>
 [[nodiscard]] std::size_t read(const Completions& queue, std::span<rdma::Completion> to,
                                std::uint64_t (*tag_of)(const Entry&)) {

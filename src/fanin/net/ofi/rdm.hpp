@@ -1,9 +1,9 @@
 // ofi+PROVIDER:// over providers that have reliable datagrams (FI_EP_RDM) and no connections: shm,
 // cxi, opx, efa, psm3.
 //
-// What makes a connection is a TCP connection at the address, over which both ends introduce
-// themselves (introduction.hpp) and which shows that the peer is still there. Messages go from
-// endpoint to endpoint; whose they are is in the upper bits of their tags. See
+// A TCP connection to the address stands for a connection: over it both ends introduce themselves
+// (introduction.hpp), and it shows that the peer is still there. Messages go from endpoint to
+// endpoint; the upper bits of their tags say to which connection they belong. See
 // docs/modules/net/rdma.md.
 #pragma once
 
@@ -34,7 +34,7 @@ class RdmProvider;
 // Option of an address: domain=cxi1, which of the provider's devices.
 [[nodiscard]] std::string domain_of(const Url& url);
 
-// Has a socket in the provider's epoll.
+// An object with a socket that the provider's epoll descriptor watches.
 class Watched {
 public:
   Watched() = default;
@@ -44,7 +44,7 @@ public:
   virtual void on_ready(std::uint32_t events) = 0;
 };
 
-// A peer that has connected and not introduced itself.
+// A peer that has connected and has not introduced itself.
 struct UnidentifiedPeer;
 
 struct RdmListening final : rdma::Listening, Watched {

@@ -49,12 +49,13 @@ public:
   void on_ready(std::uint32_t events) override;
   void completed(const rdma::Completion& completion);
   void go_on_posting(); // receives that the provider had no room for
-  // For the peer to end. No longer, if it does so since before `time`.
+  // It waits for the end of the peer.
   [[nodiscard]] bool waits() const {
     return !overdue_ && (is_closed() ? !is_retired() : farewell_.has_value() && end_ == End::none);
   }
+  // Ends that if it has waited since before `time`.
   void wait_no_longer(Time time);
-  // The process goes on, and the connection ends as by its death.
+  // Ends the connection as the death of this process would.
   void abandon();
 
 private:

@@ -1,11 +1,11 @@
-// The accounts of a connection whose receives are posted ahead: a message is sent only where one
-// waits for it, so that the receiver is never not ready.
+// The credits of a connection whose receives are posted in advance: a message is sent only if a
+// receive waits for it at the peer.
 //
-// A credit is a posted receive. It travels back beside messages, or, when the peer may have run
-// out, in a message of its own, for which each side posts one receive more than it says (`kept`).
-// At most one of these is under way: the next follows when the peer has said that it took the last,
-// which its next message does. A peer that has used up its credits has sent one since, so this
-// cannot stand still; and where no messages are, none of these are either.
+// A credit is a posted receive. Credits travel back beside messages. When the peer may have run out
+// of them, they travel in a message of their own; for it each side posts one receive more than it
+// grants (`kept`). At most one such message is under way: the next one follows when the peer has
+// confirmed the last one, which its next message does. This cannot come to a halt, since a peer
+// that has used up its credits has sent a message since. Without messages no credits travel.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@ public:
   // Of the receives posted, those that are not for messages.
   static constexpr std::uint32_t kept = 1;
 
-  // So many receives were posted before the peer knows. What they are worth to the peer, for hello.
+  // So many receives were posted before the peer knows of them. Returns the peer's credits, for
+  // hello.
   std::uint32_t start(std::uint32_t receives) {
     peer_available_ = receives > kept ? receives - kept : 0;
     update_after_ = std::max(peer_available_ / 2, 1U);
@@ -29,7 +30,7 @@ public:
   void take_hello(const Hello& hello) { available_ = hello.credits; }
 
   [[nodiscard]] bool can_send() const { return available_ > 0; }
-  // For a message or the end, which needs a credit too.
+  // Uses a credit for a message, or for the end of the connection, which needs one, too.
   [[nodiscard]] Tag spend(TagKind kind) {
     --available_;
     return tag(kind);
@@ -45,7 +46,7 @@ public:
     return tag(TagKind::credits);
   }
 
-  // Of something that has come. False: more than was allowed.
+  // The tag of a message that has come. False: the peer has sent more than it may.
   [[nodiscard]] bool take(Tag tag) {
     available_ += tag.credits;
     if (available_ > credits_most) return false;
@@ -58,8 +59,8 @@ public:
     --peer_available_;
     return true;
   }
-  // So many receives that messages had used are posted again.
-  // What it may use in all grows where there were fewer to begin with.
+  // So many receives are posted again that messages had used. Where there were fewer at the start,
+  // the peer may use more from now on.
   void posted(std::uint32_t receives) {
     owed_ += receives;
     update_after_ = std::max(update_after_, (peer_available_ + owed_) / 2);

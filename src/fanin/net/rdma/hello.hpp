@@ -47,7 +47,7 @@ struct Tag {
 [[nodiscard]] constexpr std::uint32_t encode(Tag tag) {
   return static_cast<std::uint32_t>(tag.kind) | (tag.odd ? 4U : 0U) | tag.credits << 3;
 }
-// None: what no peer sends.
+// Empty: no peer sends such bits.
 [[nodiscard]] constexpr std::optional<Tag> decode_tag(std::uint64_t bits) {
   if ((bits & 3) > 2 || bits >> 3 > credits_most) return {};
   return Tag{static_cast<TagKind>(bits & 3), (bits & 4) != 0,

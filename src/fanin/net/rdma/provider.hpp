@@ -59,8 +59,8 @@ struct Send {
   bool inlined = false; // copied when it is posted: its memory is free then
 };
 
-// In the order of posting for one endpoint's receives, and for its sends, where one that succeeded
-// stands for all before it.
+// The receives of one endpoint complete in the order of posting, and so do its sends. A send that
+// succeeded stands for all sends before it.
 struct Completion {
   enum class Status : std::uint8_t { done, canceled, too_large, failed };
   static constexpr std::uint64_t no_tag = ~0ULL;

@@ -1,6 +1,6 @@
-// What a connection receives in: slots of pages of its receive pool, posted ahead (slot_layout.hpp
-// says how pages are cut). They are its own (own_receives.hpp), or its share of a queue that
-// connections have in common (shared_receives.hpp).
+// The memory in which a connection receives: slots of pages of its receive pool, posted in advance
+// (slot_layout.hpp says how pages are cut). They are its own (own_receives.hpp), or its share of a
+// queue that connections have in common (shared_receives.hpp).
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,10 @@ public:
   [[nodiscard]] virtual std::uint32_t slot_size() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
 
-  // What has to be posted now is put behind `to`. Returns how many more the peer may use.
+  // Appends the receives that have to be posted now to `to`. Returns how many more the peer may
+  // use.
   [[nodiscard]] virtual std::uint32_t replenish(std::vector<Receive>& to) = 0;
-  // The same, after take() or drop(), looking no further than it has to.
+  // The same after take() or drop() of this slot, and cheaper.
   [[nodiscard]] virtual std::uint32_t replenish(std::uint32_t slot, std::vector<Receive>& to) = 0;
   // Pages are missing.
   [[nodiscard]] virtual bool starved() const = 0;
@@ -33,7 +34,7 @@ public:
   [[nodiscard]] virtual bool can_replenish() const = 0;
 
   // A receive has completed with so many bytes, at most slot_size(). The message is in a page that
-  // small messages share if it was `moved`; where it is `roomy`, only really small ones are.
+  // small messages share if it was `moved`; where it is `roomy`, only small ones are.
   [[nodiscard]] virtual memory::View take(std::uint32_t slot, std::uint32_t size, bool roomy,
                                           PageFiller& filler, bool& moved) = 0;
   // A receive has completed, and what it brought is not wanted.
@@ -43,7 +44,8 @@ public:
   virtual void replace_used(std::vector<Receive>& to) = 0;
   // The provider does not write for this connection any more.
   virtual void give_back() = 0;
-  // Until it is lifted, one page or what credits need at least: the peer has not said who it is.
+  // While it is limited, it posts one page, or the least that credits need: the peer is
+  // unidentified.
   virtual void set_limited(bool limited) = 0;
 };
 

@@ -4,8 +4,8 @@
 // promised to all peers together, in credits and receives kept for them (credits.hpp), than is
 // posted: a receive is always ready, as it is without sharing.
 //
-// A page whose slots are all held is let go, and another one is taken when promises ask for it.
-// Where more pages are here than promises need, those of which nobody holds anything any more are
+// A page whose slots all hold messages is released, and another one is taken when promises need it.
+// While there are more pages than promises need, pages of which nobody holds a message any more are
 // posted again first.
 #pragma once
 
@@ -67,7 +67,7 @@ private:
     if (!none_released_) none_released_ = std::ranges::none_of(pages_, &Page::released);
     return !none_released_;
   }
-  // More than promises fill, and one that is being filled.
+  // There are more pages than the promises fill and the one that is being filled.
   [[nodiscard]] bool has_many_pages() const {
     return pages_.size() - free_pages_.size() > promised_ / layout_.per_page() + 1;
   }

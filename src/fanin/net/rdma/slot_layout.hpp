@@ -1,7 +1,7 @@
 // How the pages of a receive pool are cut into slots, each as large as the largest message. A
 // message that fills half of its slot stays where it is; a smaller one is moved to a page that
 // small messages share, and its slot is free at once. So a page that is held is at least half full,
-// but where there is room to leave more.
+// except where there is room for more pages.
 #pragma once
 
 #include <algorithm>

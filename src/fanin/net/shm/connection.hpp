@@ -10,7 +10,7 @@ namespace fanin::net {
 
 namespace shm {
 
-// In what epoll reports, beside a connection's id: it is that of its eventfd.
+// Set beside a connection's id in the data that epoll reports: the event is of its eventfd.
 inline constexpr std::uint64_t wake_bit = 1ULL << 62;
 static_assert(wake_bit != SocketListeners::epoll_bit);
 

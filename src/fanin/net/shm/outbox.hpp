@@ -54,15 +54,16 @@ struct Return {
   std::uint32_t use = 0;
 };
 
-// `armed` is a number that grows with every time its owner goes to sleep, times 4, plus:
+// `armed` is 4 times a number that grows each time its owner goes to sleep, plus these bits:
 inline constexpr std::uint64_t armed_for_work = 1; // messages, and pages that come back
 inline constexpr std::uint64_t armed_for_room = 2; // messages were taken
 
 // All counts run freely and wrap at 2^32.
 struct Outbox {
   alignas(line) std::atomic<std::uint32_t> written{first_count}; // units
-  // Not 0: nothing more follows, and the end is no orderly one; its owner still reads what it was
-  // lent. Only the end of its process, or of its use of that, hangs up the socket.
+  // Not 0: nothing more follows, and the end is not orderly. The owner still reads the messages
+  // that were lent to it. It hangs up the socket when it has released them, or when its process
+  // ends.
   std::atomic<std::uint32_t> aborted{0};
   alignas(line) std::atomic<std::uint32_t> returned{first_count}; // entries of `returns`
   alignas(line) std::atomic<std::uint32_t> taken{first_count}; // of the peer's units

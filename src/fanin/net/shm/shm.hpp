@@ -39,8 +39,8 @@ namespace fanin::net {
 struct ShmOptions {
   /// Time from the start of a connection until the peer has introduced itself.
   Duration handshake_timeout = std::chrono::seconds{5};
-  /// How long close() waits for a peer that takes nothing. With the first message that the peer
-  /// takes, the rest is its own: it lies in memory that it has mapped.
+  /// How long close() waits for a peer that takes nothing. Once the peer has taken one message it
+  /// has the others, too: they lie in memory that it has mapped.
   Duration linger_timeout = std::chrono::seconds{5};
   /// Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
   /// oldest one is closed once its time is over.
@@ -107,7 +107,7 @@ private:
 
   struct Sending {
     std::uint32_t written = first_count; // units
-    std::uint32_t taken = first_count; // of them, as far as was looked
+    std::uint32_t taken = first_count; // of them, at the last look
     std::uint32_t returns_taken = first_count; // of the peer's
     std::uint64_t signalled = 0; // the peer's `armed` that was answered
     std::uint64_t queued_bytes = 0; // of messages not taken yet
@@ -122,8 +122,8 @@ private:
     std::uint32_t returned = first_count; // into the own outbox
     std::vector<shm::Return> returns; // that have no room there yet
     std::uint32_t starved_for = 0; // bytes of a page
-    bool holds_all = false; // as many messages of the peer as may be
-    bool lacks_memory = false; // that the peer has announced and this process cannot map now
+    bool holds_all = false; // it holds as many messages of the peer as it may
+    bool lacks_memory = false; // this process cannot map what the peer has announced now
     bool lack_reported = false;
     std::optional<shm::ReceivedPacket> packet; // that could not be taken
   };

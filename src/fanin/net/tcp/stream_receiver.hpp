@@ -8,8 +8,8 @@
 //   - For small messages the same read goes on into the free end of the pool's current page.
 //     What is complete there is handed out in place; the region of a message that is not is
 //     reserved around its beginning. Only a beginning at the end of a page is moved.
-// Between messages it owns no page, within a message no more than the message's region, and nothing
-// while it starves: what has come of a message by then waits on the heap, at most a quarter of a
+// Between messages it owns no page. Within a message it owns only the message's region. While it
+// starves it owns nothing: what has come of the message waits on the heap, at most a quarter of a
 // page.
 #pragma once
 
@@ -67,11 +67,12 @@ public:
     identified_ = true;
     filler_ = &filler;
   }
-  // Gives up the region of a message of which at most 1/16 of a page has come: that waits on the
-  // heap. So does, with `check_stall`, one of which no more than that has come since the
-  // last such check. False: there is none.
+  // Gives up the region of the current message if at most 1/16 of a page of it has come; these
+  // bytes wait on the heap. With `check_stall`, also if no more than 1/16 of a page has come since
+  // the last such check. False: no region was given up.
   bool give_up_region(bool check_stall = false);
-  // There is more to look at in a page that nobody else can fill meanwhile.
+  // It has read ahead into a page, and has not looked at all of that. Nobody else can fill the page
+  // meanwhile.
   [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
   // Nothing of a message or a header has come that is not handed out.
   [[nodiscard]] bool between_messages() const {
@@ -81,7 +82,7 @@ public:
   [[nodiscard]] std::uint32_t unfinished() const { return phase_ == Phase::payload ? have_ : 0; }
   [[nodiscard]] const Preface& peer() const { return peer_; }
   [[nodiscard]] CloseReason reason() const { return reason_; }
-  // Lets go of everything received.
+  // Forgets everything that it has received.
   void reset();
 
 private:

@@ -45,8 +45,8 @@ struct TcpOptions {
   /// Pause before accepting continues, when the process has no descriptors left or the limit is
   /// reached.
   Duration accept_pause = std::chrono::milliseconds{100};
-  /// While connections wait for pages: how often messages that have hardly begun, or hardly
-  /// progress, give up theirs.
+  /// While connections wait for pages: how often a message that has hardly begun gives up its
+  /// memory, and how often one that hardly makes progress does.
   Duration reclaim_period = std::chrono::milliseconds{20};
   Duration stall_period = std::chrono::seconds{1};
   std::string congestion = "cubic"; ///< the default of ?congestion=; empty: the host's

@@ -32,7 +32,7 @@ struct Trace {
   std::array<std::uint64_t, event_kinds> events{}; ///< given by poll(), by EventKind
   std::array<std::uint64_t, close_reasons> closed{}; ///< connections by CloseReason
   std::uint64_t too_large = 0; ///< refused by send()
-  Histogram handling; ///< in handlers, per event: the mean of those that one poll() gave
+  Histogram handling; ///< time in a handler for an event: the mean over one poll()
   Histogram held_back; ///< of a connection, from the first `backpressure` to `writable`
   Histogram connecting; ///< from connect() to `connected`
 };

@@ -21,12 +21,13 @@ class Completions {
 public:
   [[nodiscard]] Result<> make(ibv_context* context, ibv_comp_channel* channel);
   [[nodiscard]] ibv_cq* get() const { return queue_.get(); }
-  // Room for so many more work requests at once; to be given back. Errors: exhausted.
+  // Reserves room for so many more work requests at once; give_back() returns it. Errors:
+  // exhausted.
   [[nodiscard]] Result<> reserve(std::uint32_t entries);
   void give_back(std::uint32_t entries) { reserved_ -= entries; }
 
-  // False: it was not armed, so what came before has to be looked for. After true, the channel
-  // becomes readable with the next one.
+  // False: it was not armed before, so look for completions that have come already. True: the
+  // channel becomes readable with the next completion.
   [[nodiscard]] bool arm();
   void woken();
 
@@ -81,9 +82,9 @@ public:
     return found == sharing_.end() ? nullptr : found->second;
   }
 
-  // Events of the channel: the queues that have woken us.
+  // Reads the events of the channel: which queues have woken the loop.
   void take_channel_events();
-  // None: there is none.
+  // Empty: there is no event.
   [[nodiscard]] std::optional<DeviceEvent> take_async_event();
 
 private:

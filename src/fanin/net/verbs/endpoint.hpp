@@ -82,7 +82,7 @@ private:
   std::string no_route_;
   bool started_ = false;
   ibv_srq* shared_ = nullptr; // where its receives are posted; null: to its own
-  bool takes_shared_ = false; // it may have since it was ready to receive
+  bool takes_shared_ = false; // it may have taken receives of shared_
   bool last_receive_taken_ = false;
   std::uint32_t receive_key_ = 0; // of the receive pool
   // Of send requests, since the beginning.

@@ -1,5 +1,5 @@
-// The options of a verbs:// address: how its packets travel. What is not given, the connection
-// manager chooses.
+// The options of a verbs:// address: how its packets travel. The connection manager chooses what is
+// not given.
 #pragma once
 
 #include <cstdint>

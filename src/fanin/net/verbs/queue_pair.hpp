@@ -1,5 +1,5 @@
-// A reliable connection's queue pair, whose states we change ourselves: so the address's options
-// can be set over what the connection manager has chosen.
+// The queue pair of a reliable connection. fanin changes its states itself, so that the options of
+// the address replace what the connection manager has chosen.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace fanin::net::verbs {
 [[nodiscard]] Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& path,
                                     ibv_qp_state state);
 
-// For request or answer; refers to the hello.
+// The parameters of a request or an answer. They refer to `hello`.
 [[nodiscard]] rdma_conn_param connect_parameters(const rdma::HelloBytes& hello,
                                                  const ibv_qp& queue_pair);
 
