@@ -1,6 +1,6 @@
 // A clock for deadlines that others have to keep: it stands still while its owner does not run
-// (SIGSTOP, a paused host, a busy one) or is itself what everything waits for. What has come
-// meanwhile lies in its sockets, so that a pause makes nobody late.
+// (SIGSTOP, a paused host, a busy one) or while all others wait for it. Messages that come
+// meanwhile wait in its sockets, so that a pause makes nobody late.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace fanin::builder {
 
 class DeadlineClock {
 public:
-  // While it is read, its owner reads it again within `period`.
+  // Its owner reads it at least once in `period`, except after pause().
   explicit DeadlineClock(Duration period) : period_(period) {}
 
   // The time now; `held_up`: it stands still from here on until that is false.
@@ -38,8 +38,8 @@ private:
   Time last_checked_ = never; // never: nobody has a deadline
 };
 
-// How long its owner did not run, or hardly: what others have said meanwhile lies in its sockets,
-// so that nobody may be judged by that time.
+// Measures how long its owner did not run, or hardly ran. Messages of others wait in its sockets
+// meanwhile, so this time must not count against them.
 class PauseClock {
 public:
   // Its owner reads it again within `period`.

@@ -47,7 +47,7 @@ struct NodeResult {
   bool alive = false; // here, or was until it had finished
 };
 
-// What a run came to; also its state while it goes on.
+// The outcome of a run; also its state while it goes on.
 struct RunSummary {
   RunNumber run = 0;
   Duration duration{}; // from the start of reading to the last commit

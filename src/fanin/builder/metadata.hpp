@@ -1,6 +1,7 @@
 // How much metadata (the headers and tables of what was sent and not cleared) a readout unit can
 // keep. Pages hold batches of one builder unit only, and capacity comes back in the order of
-// assignment: so bytes bound pages, up to one page begun at either end.
+// assignment: so the bytes of batches determine how many pages they take, with one more page at
+// either end.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 namespace fanin::builder {
 
-// What a batch of so many events costs for each source; further pieces come with payload.
+// Bytes of metadata for each source of a batch of so many events. Payload adds further pieces.
 [[nodiscard]] inline std::uint64_t metadata_per_source(std::uint64_t events) {
   return sizeof(wire::DataBlockHeader) + events * sizeof(wire::FragmentEntry);
 }
@@ -36,7 +37,7 @@ struct MetadataLayout {
     const std::uint64_t pieces = fills_carriers ? 16 : 2;
     return pieces * metadata_per_source(1) * (bytes / least + 1);
   }
-  // To be taken for heads of so many bytes in all. A head never crosses the end of a page.
+  // Pages for heads of so many bytes in all. A head never crosses the end of a page.
   [[nodiscard]] std::uint64_t pages(std::uint64_t bytes) const {
     const std::uint64_t used = page - head_max();
     return (bytes + used - 1) / used;

@@ -1,8 +1,8 @@
-// Who is overtaken: a list of ends (sources of a readout unit, or readout units of the run) of
-// which one may have gone on more than a window ahead of another. One end alone that is ahead is
-// not believed until others follow it. But an end that is dead never follows: when it has been
-// quiet for the deadline while the other one was ahead, it is passed over, which means that nobody
-// asks any more whether the other one is right.
+// Finds out who is overtaken: which sources of a readout unit, or readout units of the run (here
+// each is an "end"), are more than a window behind another one. If one end alone is ahead, its
+// numbers are not believed until others follow. But an end that is dead never follows. When it has
+// been quiet for the deadline while another one was ahead, it is passed over: the numbers of the
+// one ahead need no confirmation by it any more.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,19 @@ public:
     std::size_t ahead = 0;
   };
 
-  // `report_after`: quiet for so long (or half the deadline, if that is less) people are told.
+  // `report_after`: an end that is quiet for so long (or half the deadline, if that is less) is
+  // reported.
   Overtaking(std::size_t ends, std::uint64_t window, Duration deadline, Duration report_after)
       : window_(window), deadline_(deadline), report_after_(report_after), entries_(ends) {}
 
-  // Compares them all, in n log n. Gives those of which people have to be told, each once as long
-  // as it is overtaken. Valid until the next call.
+  // Compares them all, in n log n steps. Returns those to report, each once while it is overtaken.
+  // Valid until the next call.
   [[nodiscard]] std::span<const Pair> update(std::span<const End> ends, Duration now);
   // It gave something.
   void moved(std::size_t end) {
     if (entries_[end].state == State::passed_over) entries_[end].state = State::reported;
   }
-  // It begins anew, or nobody is judged.
+  // It begins again, or nobody has a deadline now.
   void forget(std::size_t end) { entries_[end] = {}; }
 
   [[nodiscard]] bool passed_over(std::size_t end) const {

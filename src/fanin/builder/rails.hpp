@@ -1,5 +1,5 @@
-// The addresses of one builder unit, each over a network (rail) of its own. Every readout unit is
-// connected over one of them, spread evenly, and goes on over the next one when that is lost.
+// The addresses of one builder unit, each over a network (rail) of its own. Readout units spread
+// their data over them (lane.hpp).
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ namespace fanin::builder {
 // Errors: malformed, usage: no address, or an invalid one.
 [[nodiscard]] Result<std::vector<net::Url>> parse_rails(std::string_view text);
 
-// Listens on all of them. Errors: none can be listened on. Of several each one that cannot is
-// logged.
+// Listens at all of them. Where that is possible at some only, the others are logged. Errors: it is
+// possible at none.
 [[nodiscard]] Result<std::vector<net::Listener>>
 listen_on_rails(const NodeEnvironment& environment, std::span<const net::Url> rails,
                 const net::ConnectionOptions& options);

@@ -65,8 +65,8 @@ struct System {
   std::vector<std::uint32_t> builder_weights; // of each builder unit, where that is `weighted`
   bool checksum = true; // CRC32C per fragment, set at the source, checked by the BU
 
-  // A batch is a run of event numbers that never crosses a multiple of batch_events; at low rate it
-  // travels in parts, so that no event waits for it longer than `latency` allows.
+  // A batch is a range of event numbers that never crosses a multiple of batch_events. At low rate
+  // batches are shorter, so that no event waits for others longer than `latency` allows.
   std::uint32_t batch_events = 1024; // a power of two
   std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
@@ -109,7 +109,7 @@ struct System {
 
   // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;
-  // At most, to each builder unit: a lane has a source, and a rail of its own.
+  // The most lanes to each builder unit: each has a source or more, and a rail of its own.
   [[nodiscard]] std::size_t lanes(NodeId readout_unit) const;
   [[nodiscard]] std::size_t lanes() const; // of all readout units
   // Half-open range of indices into `sources` of one readout unit.

@@ -1,6 +1,6 @@
 // The builder unit (BU): collects the data blocks of the batches that it was assigned, checks them,
-// and gives the built events to storage. What is committed it reports to the event manager, whose
-// word decides whether it counts.
+// and gives the built events to storage. It reports what is committed to the event manager, which
+// decides whether that counts.
 //
 // ReadoutLinks has the connections, Assembler the batches under construction, OverdueBlocks finds
 // what does not come, StorageQueue brings batches into storage, and CommitReporter says what became
@@ -56,7 +56,7 @@ public:
   // Errors: the data address cannot be listened on.
   [[nodiscard]] Result<> start();
 
-  // To the event manager, now.
+  // It is connected to the event manager now.
   [[nodiscard]] bool connected() const { return control_ && control_->connected(); }
   [[nodiscard]] bool too_late() const { return control_ && control_->too_late(); } // for the run
   [[nodiscard]] const wire::NodeCounters& counters();
@@ -64,7 +64,7 @@ public:
   // Human-readable: what storage waits for; empty: unknown, or nothing.
   [[nodiscard]] std::string storage_waits_for() const { return storage_.waits_for(); }
 
-  // Of shaping, by rail; without it there is none.
+  // The grants of shaping, one for each rail; without shaping none.
   [[nodiscard]] std::span<const shaping::Grants> grants() const { return links_.grants(); }
 
   bool poll() override;

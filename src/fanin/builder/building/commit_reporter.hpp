@@ -28,7 +28,7 @@ public:
     handed_back_.push_back(
         {assembly.range.first, assembly.attempt, blamed.value_or(0), blamed ? 1U : 0U});
   }
-  // It stays as it is until report() gives it.
+  // It stays as it is until report() returns it.
   void committed(Assembly& assembly) { committed_.push_back(&assembly); }
   void clear();
 

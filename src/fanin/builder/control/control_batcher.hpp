@@ -18,8 +18,8 @@ namespace fanin::builder {
 // A connection fills one page after the other, whatever the number of its messages, so that a peer
 // that stops reading holds no more pages than its bytes need; an idle one holds none.
 //
-// Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
-// then true, and the owner gives the connection up. Who can wait instead asks roomy() first.
+// Thread: the loop of its link. It does not grow when a peer does not read: failed() becomes true,
+// and the owner closes the connection. A caller that can wait asks roomy() first.
 class FANIN_INTERNAL_API ControlBatcher {
 public:
   ControlBatcher() = default;

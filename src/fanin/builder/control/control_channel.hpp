@@ -1,7 +1,7 @@
 // One end of a conversation between a node and the event manager, which outlives the connections it
 // goes over: messages leave in numbered pages, are kept until the peer has acknowledged them, and
-// are sent again over the next connection. What is kept is bounded: full is backpressure, up to
-// the sources.
+// are sent again over the next connection. The memory for what is kept is bounded: when it is full,
+// that is backpressure, up to the sources.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ public:
   }
 
   // Appends a message: its body, then the bytes of `parts` (arrays of records, or text). Where
-  // there is no room for it now, it is said later. Who may say much asks roomy() first.
+  // there is no room for it now, it is sent later. A caller that may send much asks roomy() first.
   template <class Body, class... Parts>
   void append(const Body& body, const Parts&... parts) {
     put_message([this](wire::MessageType type, std::size_t size) { return reserve(type, size); },
@@ -60,12 +60,12 @@ public:
   // Sends what was said, and acknowledges where enough has come. Called at the end of a turn, and
   // when the link is writable again.
   void flush();
-  // Says now what has come, if that was not said yet.
+  // Acknowledges now what has come, if that was not done yet.
   void acknowledge();
 
   // Before the first message of a page that has come.
   void begin_page() { skipping_ = false; }
-  enum class Taken : std::uint8_t { message, done, bad }; // for the owner; dealt with; nonsense
+  enum class Taken : std::uint8_t { message, done, bad }; // for the owner; handled here; invalid
   [[nodiscard]] Taken take(wire::MessageType type, std::span<const std::byte> body);
 
   // It is far behind, or takes no message.

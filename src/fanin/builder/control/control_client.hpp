@@ -1,6 +1,6 @@
-// A node's conversation with the event manager: connects in any order of starting, says hello, and
-// comes back after a loss, within `grace` as if nothing had been. Shared by readout and builder
-// units.
+// A node's conversation with the event manager: it connects, in whatever order the processes start,
+// and says hello. After a loss it connects again; within `grace` the conversation goes on as if
+// nothing had happened. Readout and builder units use it.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ public:
     std::vector<net::Url> event_manager; // rails: where it listens, each over another network
     wire::Hello hello; // role, node, digest, capacity
     std::string text; // name, '\n', data URL
-    // Several rails: where nothing is answered for so long, another one is tried besides.
+    // Several rails: when there was no answer for so long, another rail is tried beside the first.
     Duration patience{};
     Duration grace{}; // without a connection, before the conversation is over
     Duration give_up_after =
@@ -53,7 +53,7 @@ public:
   void send(const Body& body, const Parts&... parts) {
     channel_.append(body, parts...);
   }
-  // As the channel's: what may grow long is only said while there is room.
+  // As ControlChannel::roomy(): messages that may be long are sent only while there is room.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
   // Most bytes of human-readable text after that many bytes of other parts.

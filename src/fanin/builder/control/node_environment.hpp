@@ -13,7 +13,7 @@
 
 namespace fanin::builder {
 
-// Everything that touches the world. All of it outlives the node.
+// All that connects a node with the outside. It outlives the node.
 struct NodeEnvironment {
   net::Loop* loop = nullptr;
   net::TransportSet* transports = nullptr;

@@ -1,4 +1,4 @@
-// Hands a control message to who handles it.
+// Passes a control message to its handler.
 #pragma once
 
 #include <type_traits>
@@ -8,16 +8,16 @@
 
 namespace fanin::builder {
 
-// Reads a message and calls `(receiver.*on)(message)`. False: it is too short, or does not make
-// sense to the receiver.
+// Reads a message and calls `(receiver.*on)(message)`. False: it is too short, or the receiver says
+// that it is invalid.
 template <class Receiver, class Message>
 [[nodiscard]] bool take_message(wire::MessageReader& reader, Receiver& receiver,
                                 bool (Receiver::*on)(const Message&)) {
   Message message;
   return reader.read(message) && (receiver.*on)(message);
 }
-// The same for a message of a node: calls `(receiver.*on)(node, message)`, which makes sense of all
-// messages where it gives nothing.
+// The same for a message of a node: calls `(receiver.*on)(node, message)`, for which all messages
+// are valid if it returns nothing.
 template <class Receiver, class Answer, class Message>
 [[nodiscard]] bool take_message(wire::MessageReader& reader, Receiver& receiver,
                                 Answer (Receiver::*on)(NodeId, const Message&), NodeId node) {

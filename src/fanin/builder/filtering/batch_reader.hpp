@@ -24,9 +24,9 @@ public:
   // Messages of one batch, in any order of sources.
   void begin(std::vector<ReceivedBlock> blocks);
   // What came of an event, ascending by source; valid until the next call. Events must be asked for
-  // in ascending order. Without a copy, but for fragments that came in several messages.
+  // in ascending order. Nothing is copied, except fragments that came in several messages.
   [[nodiscard]] std::span<const FilterFragment> fragments_of(EventNumber event);
-  // Lets go of the messages.
+  // Releases the messages.
   void end();
 
 private:

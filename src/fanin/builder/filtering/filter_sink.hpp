@@ -1,4 +1,4 @@
-// A sink in front of another that has filter units decide what is written.
+// A sink above another one: filter units decide which events are written.
 #pragma once
 
 #include <cstdint>

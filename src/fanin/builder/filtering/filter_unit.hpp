@@ -54,7 +54,7 @@ public:
   bool poll() override;
 
 private:
-  // So long it decides before the loop gets its turn, and before decisions are said.
+  // How long it decides before it sends its decisions and returns to the loop.
   static constexpr Duration turn_max = std::chrono::milliseconds{1};
   static constexpr Duration unsent_max = std::chrono::milliseconds{10};
   static constexpr Duration alive_period = std::chrono::milliseconds{250};

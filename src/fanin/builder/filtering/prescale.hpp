@@ -24,7 +24,7 @@ namespace fanin::builder {
   return prescale <= 1 || mix(seed ^ event) % prescale == 0;
 }
 
-// Of the streams that want an event those whose prescale keeps it.
+// Of the streams that want an event, those whose prescale keeps it.
 [[nodiscard]] inline std::uint32_t prescaled(const std::vector<storage::StreamInfo>& streams,
                                              RunNumber run, EventNumber event,
                                              std::uint32_t wanted) {

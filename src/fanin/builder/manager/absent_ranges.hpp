@@ -10,7 +10,7 @@ namespace fanin::builder {
 
 class AbsentRanges {
 public:
-  // Behind all ranges so far.
+  // Adds a range behind all others.
   void add(EventRange range) {
     if (range.empty()) return;
     if (!ranges_.empty() && ranges_.back().end == range.first) {

@@ -80,7 +80,8 @@ public:
   void begin() { begun_ = true; }
   // All readout units that are here have announced something: batches could begin.
   [[nodiscard]] bool may_begin() const;
-  // Where the first of them begins. One that came to its end without an event has no say.
+  // Where the first of them begins. A readout unit that came to its end without an event does not
+  // count.
   void begin_at_first();
   struct Apart {
     NodeId first = 0;

@@ -1,6 +1,6 @@
-// Which builder unit comes first for a batch: the assignment policy. Whether a builder unit has
-// room (Capacity), is reached by all readout units (DataPaths) and reads what it is told, and that
-// consecutive parts stay together (BuilderChoice), is decided outside of the policy.
+// Which builder unit comes first for a batch: the assignment policy. The policy does not decide
+// whether a builder unit has room (Capacity), is reached by all readout units (DataPaths) and reads
+// its messages, nor which consecutive batches stay together (BuilderChoice).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Chooses a builder unit for a batch among those that an assignment policy prefers. The parts of
-// what would be one batch at a higher rate stay together: then a page of a readout unit is held by
-// few builder units, and a frozen one cannot hold them all. A batch that was handed back goes to
-// another builder unit, if there is one.
+// Chooses a builder unit for a batch among those that an assignment policy prefers. Short batches
+// that would be one batch at a higher rate go to the same builder unit: then a page of a readout
+// unit is held by few builder units, and a frozen one cannot hold all pages. A batch that was
+// handed back goes to another builder unit, if there is one.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ public:
     unusable // away, not reached by all readout units, or behind with what it is told
   };
 
-  // `batch_events`: a power of two; batches that do not begin at a multiple of it are parts.
-  // `batch_bytes`: so many consecutive bytes of parts go to one builder unit.
+  // `batch_events`: a power of two; a batch that does not begin at a multiple of it continues the
+  // one before. `batch_bytes`: so many consecutive bytes go to one builder unit.
   BuilderChoice(std::unique_ptr<Assigner> policy, std::size_t builder_units,
                 std::uint32_t batch_events, std::uint64_t batch_bytes)
       : policy_(std::move(policy)),

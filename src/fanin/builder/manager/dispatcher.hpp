@@ -42,7 +42,7 @@ public:
   // batches.
   void readout_down(NodeId node);
   void builder_up(NodeId node, std::uint64_t capacity);
-  // Its batches are to be assigned again; gives their events.
+  // Its batches have to be assigned again; returns the number of their events.
   std::uint64_t builder_down(NodeId node);
   // Something has changed that may let the next batch go.
   void try_again() { no_room_ = false; }

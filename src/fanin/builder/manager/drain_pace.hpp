@@ -13,10 +13,10 @@
 namespace fanin::builder {
 
 // Time is that of the readout unit, which sends a status in each `status_period` in which it runs:
-// neither a pause of a host nor a slow path makes a source slow. Nor do others, or builder units
-// that take little (a full disk): the time in which they hold it up does not count. Only a readout
-// unit that is held up for long, and is further behind than data that are on their way can be, is
-// judged by what passes in the whole time: a wrong number set the end.
+// neither a pause of a host nor a slow path makes a source slow. Neither do others, or builder
+// units that take little (a full disk): the time in which they hold it up does not count. In one
+// case the whole time counts: if a readout unit is held up for long, and is further behind than
+// data on their way can be. Then a wrong number has set the end.
 class DrainPace {
 public:
   // Measured over so many statuses between which it was not held up all the time, so that a pause

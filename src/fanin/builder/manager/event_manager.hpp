@@ -1,10 +1,10 @@
 // The event manager (EVM): knows which events exist, cuts them into batches, assigns each to a
 // builder unit that has room for all of it, and keeps the ledger. It touches no fragment.
 //
-// It hands what nodes say to the types that know what it means, and tells nodes what follows:
-// ControlServer (connections), Liveness (who is dead), NodeList (who is here), DataPaths and
-// PathWatch (who reaches whom), RunPhase and Reading (the life of the run), KnownEvents (which
-// events exist), Dispatcher (who builds them) and Accounts (what became of them).
+// It passes what nodes say to the types that handle it, and tells nodes what follows: ControlServer
+// (connections), Liveness (who is dead), NodeList (who is here), DataPaths and PathWatch (who
+// reaches whom), RunPhase and Reading (the life of the run), KnownEvents (which events exist),
+// Dispatcher (who builds them) and Accounts (what became of them).
 #pragma once
 
 #include <functional>
@@ -70,8 +70,8 @@ public:
   // Ends it now; what is not built is lost, and the ledger says so.
   void stop_now(std::string why);
 
-  // Whoever watches over the process of this session (wire::Hello) saw it die: its connection will
-  // not come back.
+  // The launcher has seen the process of this session (wire::Hello) die: its connection will not
+  // come back.
   void process_died(std::uint64_t session) {
     liveness_.process_died(session, environment_.loop->now());
   }

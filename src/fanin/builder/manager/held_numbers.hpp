@@ -1,5 +1,6 @@
-// Numbers that readout units hold, since they do not know whether they are right: who holds one
-// hears at once when others have reached it, hold the same one, or have come to their end.
+// Numbers that readout units hold because they do not know whether these are right. A readout unit
+// that holds one is told at once when others have reached it, hold the same one, or have come to
+// their end.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,8 @@ public:
   // Its numbers fell: answers whether it may begin again with these numbers.
   void on_begin(NodeId node);
 
-  // An announcement more than a window ahead of all others counts when another one comes there.
+  // Events below exist, as far as readout units agree. An announcement more than a window ahead of
+  // all others counts only when another one comes there.
   [[nodiscard]] EventNumber agreed_end() const;
   // True: it is known from now on where batches begin.
   [[nodiscard]] bool find_first_event();

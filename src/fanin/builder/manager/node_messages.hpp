@@ -1,4 +1,4 @@
-// Messages of the event manager that may take several frames, or are said in several places.
+// Messages of the event manager that may take several frames, or are sent from several places.
 #pragma once
 
 #include <string>

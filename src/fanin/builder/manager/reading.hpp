@@ -1,6 +1,6 @@
-// Up to where readout units read: with a trigger what was triggered, without one a limit that they
-// hear at the start and at the end of the run. Leads the phases of the run from its start to
-// draining.
+// Decides up to where readout units read: with a trigger what was triggered, without one a limit
+// that they are told at the start and at the end of the run. Leads the phases of the run from its
+// start to draining.
 #pragma once
 
 #include <cstdint>

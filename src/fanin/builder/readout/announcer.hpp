@@ -48,14 +48,14 @@ public:
   void reset();
   // Joins the run at `first`: what is below is absent.
   void begin(EventNumber first, Out& out);
-  // Announces what is worth it now. Begun, and not ended.
+  // Announces what is worth a message now. Requires that it has begun, and has not ended.
   void announce(const Turn& turn, Out& out);
 
   [[nodiscard]] bool begun() const { return state_ != State::unnumbered; }
   [[nodiscard]] bool ended() const { return state_ == State::ended; } // it has said so
   // All numbers below are announced; 0 before it has begun.
   [[nodiscard]] EventNumber announced() const { return announced_; }
-  // What waits to be announced is announced then; never: nothing waits.
+  // When that which waits will be announced; never: nothing waits.
   [[nodiscard]] Time due() const { return due_; }
 
 private:

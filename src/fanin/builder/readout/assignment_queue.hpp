@@ -13,10 +13,10 @@ namespace fanin::builder {
 // Knows no connection and no time.
 class AssignmentQueue {
 public:
-  static constexpr std::size_t waiting_max = 65536; // far more than a sane event manager makes
+  static constexpr std::size_t waiting_max = 65536; // far more than the event manager assigns
 
-  // Calls `take(assign)`, if none of its kind waits; where that returns false, it waits behind
-  // them. False: too many wait.
+  // Calls `take(assign)` if no other batch of its kind waits. If that returns false, the batch
+  // waits behind the others. False: too many wait.
   template <class Take>
   [[nodiscard]] bool add(const wire::Assign& assign, Take take) {
     auto& waiting = assign.attempt > 0 ? reassigned_ : new_;

@@ -52,7 +52,7 @@ public:
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
 
-  // Of shaping, by rail; without it there is none.
+  // The schedules of shaping, one for each rail; without shaping none.
   [[nodiscard]] std::span<const shaping::Schedule> schedules() const { return schedules_; }
 
   void on_event(net::Transport& transport, net::Event& event) override;

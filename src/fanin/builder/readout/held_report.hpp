@@ -17,9 +17,9 @@ public:
   // `first`: where its messages begin to be counted.
   explicit HeldReport(std::uint32_t first = net::first_count) : count_(first) {}
 
-  // What the event manager has to hear; none: it knows. `lowest`: of the numbers held now, none if
-  // there is none. `ended`: all sources have come to their end. Where there is room for the
-  // message, reported() has to follow.
+  // What has to be said to the event manager; empty: nothing. `lowest`: of the numbers that are
+  // held now; empty: there is none. `ended`: all sources have come to their end. Call reported() if
+  // the message was sent.
   [[nodiscard]] std::optional<wire::Held> next(std::optional<EventNumber> lowest,
                                                bool ended) const {
     if (lowest) {
@@ -48,7 +48,7 @@ public:
   [[nodiscard]] bool confirmed_by(const wire::Horizon& answer) const {
     return answer.equal != 0 && answer.held == count_;
   }
-  // Told last; event_number_end: that none is held.
+  // The number that was told last; event_number_end: none is held.
   [[nodiscard]] EventNumber number() const { return number_; }
 
 private:

@@ -15,7 +15,7 @@ namespace fanin::builder {
 // Knows no connection; time comes in.
 class RailChoice {
 public:
-  // When a lost rail is tried for the first time; twice as late after each time in vain.
+  // How long after its loss a rail is tried again; twice as long after each failure.
   static constexpr Duration patience_least = std::chrono::seconds{1};
   static constexpr Duration patience_most = std::chrono::minutes{1};
 
@@ -24,8 +24,8 @@ public:
   RailChoice(std::size_t rails, std::size_t first, std::size_t lanes)
       : rails_(rails), first_(first % rails), lanes_(std::min(lanes, rails)) {}
 
-  // Those of the next connection, a rail for each lane. Where all are lost, all but the one that
-  // was lost last are taken for alive again.
+  // The rails of the next connection, one for each lane. If all rails are lost, all except the one
+  // that was lost last count as alive again.
   [[nodiscard]] std::vector<std::size_t> choose() {
     if (living() == 0) {
       for (Rail& rail : rails_) rail.lost = rail.lost_at == last_loss_ && rails_.size() > 1;

@@ -25,7 +25,7 @@ public:
     if (length_ > Duration{0}) until_ += length_ - now.time_since_epoch() % length_;
   }
   void end() { until_ = Time{}; }
-  // Not read before. In the past: the next data wake the readout unit.
+  // The source is not read before this time. If it is past, the next data wake the readout unit.
   [[nodiscard]] Time until() const { return until_; }
 
 private:

@@ -2,10 +2,10 @@
 // each batch to the builder unit that it was assigned to. It keeps what it has sent until the event
 // manager clears it, so that the death of a builder unit loses nothing.
 //
-// It hands what the event manager says to the types that know what it means, and what these answer
-// to its connections: SourceGroup (the sources), Announcer (what is announced), HeldReport (numbers
-// that may be wrong), AssignmentQueue and RetainedBatches (what is assigned and kept), UncutWatch
-// (what nobody asks for), BuilderLinks (what is sent).
+// It passes each message of the event manager to the type that handles it, and the answers to its
+// connections: SourceGroup (the sources), Announcer (what is announced), HeldReport (numbers that
+// may be wrong), AssignmentQueue and RetainedBatches (what is assigned and kept), UncutWatch (what
+// nobody asks for), BuilderLinks (what is sent).
 #pragma once
 
 #include <cstdint>
@@ -51,17 +51,17 @@ public:
   // Connects to the event manager, as soon as its sources are ready for the run to begin.
   void start();
 
-  // That it takes part in; 0: none now.
+  // The run in which it takes part; 0: none now.
   [[nodiscard]] RunNumber run() const { return state_ == State::joined ? run_ : 0; }
   [[nodiscard]] bool too_late() const { return control_->too_late(); } // for the run
-  // To the event manager, now.
+  // It is connected to the event manager now.
   [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
   // Sources that could not go on, with the reason.
   [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
-  // Of shaping, by rail; without it there is none.
+  // The schedules of shaping, one for each rail; without shaping none.
   [[nodiscard]] std::span<const shaping::Schedule> schedules() const { return links_->schedules(); }
 
   bool poll() override;
@@ -76,7 +76,7 @@ private:
     ended
   };
 
-  // what the event manager says; false: it makes no sense
+  // what the event manager says; false: it is invalid
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
   bool on_welcome(const wire::Welcome& welcome);
   bool on_builder_up(wire::MessageReader& reader);

@@ -141,7 +141,8 @@ private:
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
   EventNumber cut_until_ = 0;
   EventNumber joined_ = 0; // the first number announced; all below are absent
-  // Before they were cut: batches of before it joined leave no other trace.
+  // Batches that were cleared before they were cut: of those from before it joined nothing else is
+  // known.
   RecentlyDecided cleared_;
   std::vector<std::vector<DataBlock>> spare_blocks_; // capacity, reused
 };

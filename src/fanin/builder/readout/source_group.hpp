@@ -1,6 +1,6 @@
 // All sources of a readout unit: reads them, tells each one where the others are, decides with that
-// which numbers are right, and gives up who does not keep up. SourceReader has one source with its
-// queue; SourceWatch decides whether it is silent or slow.
+// which numbers are right, and gives up sources that do not keep up. SourceReader has one source
+// with its queue; SourceWatch decides whether it is silent or slow.
 #pragma once
 
 #include <algorithm>

@@ -34,15 +34,16 @@ public:
   [[nodiscard]] const source::FragmentQueue& queue() const { return queue_; }
   [[nodiscard]] const memory::PagePool& pool() const { return pool_; }
 
-  // A source on demand is read in strides: up to `limit` bytes that are not cut, then not before
-  // half of them are. Decides which it is now, for far_ahead().
+  // A source on demand is read until `limit` bytes are not cut yet, and then again when half of
+  // them are cut. Decides in which of the two states it is, for far_ahead().
   void measure_lead(std::uint64_t limit);
   // Whether read() is to be called. `retry`: room or numbers were given back.
   [[nodiscard]] bool due(Time now, bool retry) const;
   void read(Time now);
   // The event manager knows all events below: its batches have them.
   void announced(EventNumber end) { source_->announced(queue_.counter_of(end)); }
-  // When it is due, if neither its descriptor nor its queue makes it so before. Not done.
+  // When it is due, unless its descriptor or its queue makes it due before. Requires that it is not
+  // done().
   [[nodiscard]] Time next_read(Time now) const;
   // What becomes readable when it has more; -1: nothing, or it is not read for a while.
   [[nodiscard]] int descriptor(Time now) const {
@@ -57,7 +58,7 @@ public:
   [[nodiscard]] bool has_more() const { return last_.state == source::ReadState::more; }
   // It was read further than builder units take.
   [[nodiscard]] bool far_ahead() const { return far_ahead_; }
-  // It has more than it may give, which is our doing.
+  // It has more than it may give: fanin holds it back.
   [[nodiscard]] bool held_back() const { return far_ahead_ || queue_.throttled(); }
   // It could have given more, so that it is not silent: held back, or the last read left something,
   // and not all that it took was dropped.

@@ -31,7 +31,7 @@ public:
   // not given up now.
   bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);
   // `holds_back`: whom it alone holds back, as the log says; empty: nobody. Gives it up where
-  // System::event_give_up_slow says so. It is behind.
+  // System::event_give_up_slow says so. Requires that it is behind.
   void watch_slow(source::FragmentQueue& queue, EventNumber known_end, std::string_view holds_back,
                   Duration now);
 
@@ -43,7 +43,7 @@ public:
   [[nodiscard]] bool silent() const {
     return state_.standing == Standing::silent || state_.standing == Standing::slow_and_silent;
   }
-  // It alone holds others back, and people were told of it.
+  // It alone holds others back, and that was logged.
   [[nodiscard]] bool slow() const { return state_.slow_since && state_.slow_reported; }
   // The other functions have to be called again: it is behind, or a jump is not clear.
   [[nodiscard]] bool has_deadline() const { return state_.behind || state_.unclear_since; }

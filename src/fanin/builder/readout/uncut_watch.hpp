@@ -1,5 +1,6 @@
-// Pull: numbers are given back in order. A batch that nobody asks for, since its builder unit is
-// frozen, would in the end hold up the sources. Then the event manager is asked whose it is.
+// For the pull flow: sources get their numbers back in order. So a batch for which nobody asks,
+// since its builder unit is frozen, would in the end hold up the sources. Then the readout unit
+// asks the event manager which builder unit has it.
 #pragma once
 
 #include "fanin/base/clock.hpp"

@@ -1,5 +1,5 @@
-// Where data blocks are cut so that they fill carriers to the end, of whatever batches and sources
-// they are: what the barrel shifter needs, whose slots are all of the same length.
+// Decides where data blocks are cut so that they fill carriers completely, across batches and
+// sources. The barrel shifter needs that, since all its slots have the same length.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class CarrierFill {
 public:
   explicit CarrierFill(std::uint32_t carrier) : carrier_(carrier), rest_(carrier) {}
 
-  // Not worth another message.
+  // A smaller rest of a carrier is not worth another message.
   static constexpr std::uint32_t rest_least = 256;
   // Most blocks of one source and one batch in one carrier.
   static constexpr std::uint32_t blocks_most = 4;

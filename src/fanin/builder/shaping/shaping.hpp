@@ -53,7 +53,7 @@ struct Shaping {
     one.window /= rails;
     return one;
   }
-  // What one readout unit may be granted and not have delivered.
+  // The most bytes that one readout unit may be granted and has not delivered.
   [[nodiscard]] std::uint64_t share(std::size_t readout_units) const {
     return window / readout_units;
   }
