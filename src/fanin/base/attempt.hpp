@@ -1,4 +1,5 @@
-// Attempts of a batch wrap: one that is handed back each second gets there within a day.
+// The numbers of attempts wrap: those of a batch that is handed back each second do so within a
+// day.
 #pragma once
 
 #include <limits>
@@ -7,7 +8,7 @@
 
 namespace fanin {
 
-// The one after this. 0 is the first attempt alone.
+// The number after this one. Only the first attempt has the number 0.
 [[nodiscard]] constexpr Attempt next_attempt(Attempt attempt) {
   return attempt == std::numeric_limits<Attempt>::max() ? Attempt{1}
                                                         : static_cast<Attempt>(attempt + 1);

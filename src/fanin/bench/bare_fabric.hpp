@@ -1,5 +1,5 @@
 // The baselines over libfabric: what FI_EP_MSG of the same provider gives without a library. Two
-// endpoints, a window of buffers at each, and fi_cq_read in a circle.
+// endpoints, a window of buffers at each, and fi_cq_read in a loop.
 #pragma once
 
 #include "fanin/base/export.hpp"

@@ -26,7 +26,7 @@ struct EvbOptions {
   std::shared_ptr<const executive::HostList> full_duplex_hosts;
   net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
-  // That each end of the fair loop goes round in. It is the same whatever fanin uses.
+  // The memory through which each end of the fair loop cycles. It is the same whatever fanin uses.
   std::uint64_t working_set = 8ULL << 20;
   double stolen_max = 0.05; // share of a round's time; see RoundOptions
   Duration duration = std::chrono::seconds{2}; // of one measurement

@@ -30,7 +30,7 @@ class Timeline {
 public:
   Timeline(const TimelineOptions& options, Duration duration);
 
-  // Of the measurement that it is about; at its first sample it begins to watch.
+  // For the measurement that it describes. It begins to watch at the first sample.
   [[nodiscard]] Watch watch();
   // The side load has ended after this. The member `timeline` of a result.
   [[nodiscard]] json::Value report();

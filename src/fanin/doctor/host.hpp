@@ -16,8 +16,7 @@ class Host {
 public:
   explicit Host(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  // Of the file, without blanks at the ends; none: it is not there, or cannot be
-  // read.
+  // The text of a file, without blanks at its ends; empty: it does not exist, or cannot be read.
   [[nodiscard]] FANIN_INTERNAL_API std::optional<std::string> text(std::string_view path) const;
   // Its first word as a number.
   [[nodiscard]] FANIN_INTERNAL_API std::optional<std::int64_t> number(std::string_view path) const;

@@ -1,7 +1,7 @@
 /// \file
-/// Something of the user's own that runs on the loop of one of the event builder's processes: a
-/// monitor, a filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is
-/// described in the configuration as an [[application]].
+/// A user's own program that runs on the loop of one of the event builder's processes: a monitor, a
+/// filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is described in the
+/// configuration as an [[application]].
 #pragma once
 
 #include <functional>

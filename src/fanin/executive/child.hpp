@@ -61,8 +61,8 @@ public:
 
 // The children of this process. They find the descriptor to report on as the last two arguments:
 // --report-fd N. A child dies with the calling thread's process and has a process group of its own,
-// so that ^C on the terminal does not reach it. Signals that are blocked here stay so there: one
-// that comes early waits until the child looks after it.
+// so that ^C on the terminal does not reach it. Signals that are blocked here are blocked there,
+// too: one that comes early waits until the child handles it.
 class ForkedChildren final : public Children {
 public:
   explicit ForkedChildren(net::Loop& loop) : loop_(loop) {}

@@ -45,7 +45,8 @@ private:
   bool ended_ = false;
 };
 
-// Calls once when a child of this process has ended, which is not collected yet.
+// Calls `on_end` once when a child of this process has ended; waitpid() has not been called for it
+// yet.
 class ProcessEnd final : public net::Service {
 public:
   // Errors: unsupported.

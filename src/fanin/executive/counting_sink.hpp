@@ -1,5 +1,5 @@
-// A sink in front of another that counts what goes through: a builder unit's own ledger, for the
-// day on which the event manager dies.
+// A sink above another one that counts what passes: a builder unit's own ledger, for the case that
+// the event manager dies.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ namespace fanin::executive {
 
 // A larger event goes over the heap, once for all readers.
 inline constexpr std::uint32_t small_event_max = 64U << 10; // bytes
-// What NodePools have for smaller ones.
+// The pages that NodePools have for smaller events.
 inline constexpr std::uint32_t publisher_page = small_event_max + 4096;
 inline constexpr std::uint32_t publisher_pages = 16;
 inline constexpr std::uint32_t reader_page = 64U << 10;

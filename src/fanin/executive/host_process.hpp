@@ -35,7 +35,7 @@ struct HostProcess { // of a command that was started here; the descriptors do n
 
 // {"fanin": version}.
 [[nodiscard]] FANIN_INTERNAL_API json::Value greeting();
-// Empty, or why it cannot be worked with.
+// Why this program cannot work with it; empty: it can.
 [[nodiscard]] FANIN_INTERNAL_API std::string wrong_greeting(const json::Value& line);
 
 // Why a command ended before it said anything: `last` is the last line of its standard error.

@@ -1,4 +1,4 @@
-// A sink in front of another one that shows some of the events that go through.
+// A sink above another one that shows some of the events that pass.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One node of an event builder, put together from what it is handed: a process hands it its loop,
-// transports and files, a simulation others.
+// One node of an event builder, made from what it is given: by a process its loop, transports and
+// files, by a simulation others.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct NodeContext {
   std::uint64_t session = 0; // of the process
   net::TransportSet* transports = nullptr;
   LogFunction log;
-  // What others may want to know, an object with a member "report": see report.hpp.
+  // Takes reports for others: objects with a member "report" (report.hpp).
   std::function<void(json::Value)> report;
   Observer* observer = nullptr; // null: none
   RunOutput* output = nullptr;
@@ -87,14 +87,14 @@ public:
 protected:
   explicit Node(NodeContext context) : context_(std::move(context)) {}
   [[nodiscard]] builder::NodeEnvironment environment();
-  // Of interest to a user who started just this node.
+  // Logs what interests a user who started just this node.
   void tell_user(std::string_view text) {
     context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
   }
   // "tcp://10.1.0.1:7000 or tcp://10.2.0.1:7000".
   [[nodiscard]] std::string event_manager_text() const;
-  // How the run has ended for a unit. One that its launcher started, and that found the run at its
-  // end, has missed nothing; who started one by hand wants to know.
+  // How the run has ended for a unit. A unit that its launcher started, and that came when the run
+  // was ending, has missed nothing. A user who started one by hand is told so.
   [[nodiscard]] Result<> in_order(const Result<>& result, bool joined, bool too_late);
   // It was stopped and has no event manager.
   void leave_at_end(bool joined);

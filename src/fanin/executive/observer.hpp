@@ -1,5 +1,5 @@
-// Who looks at a node from inside its process, to measure it. All calls come on the loop's thread,
-// and must not block.
+// Observes a node from inside its process, to measure it. All calls come on the loop's thread, and
+// must not block.
 #pragma once
 
 #include <cstdint>

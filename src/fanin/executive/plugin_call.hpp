@@ -1,5 +1,6 @@
-// What this process asks of a plug-in, which may end it: a crash, an exit, or a user who does not
-// wait any longer. The signal handler that says why a process ended reads it.
+// For what this process is calling a plug-in now. The process may end there: by a crash, an exit,
+// or because the user does not wait any longer. The signal handler that says why a process ended
+// reads this.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ public:
   // `text`: file, line and key, and what is asked for ("loading plug-in ./x.so"); on one line, cut
   // to what there is room for.
   explicit PluginCall(std::string_view text);
-  // That `what` of these settings, as "source", is made.
+  // For making a `what`, such as "source", from these settings.
   PluginCall(const source::SourceSettings& settings, std::string_view what);
   ~PluginCall();
   PluginCall(const PluginCall&) = delete;
@@ -25,7 +26,7 @@ public:
 
 inline constexpr std::size_t plugin_call_max = 512; // bytes
 
-// Empty: nothing is asked for now. May be called in a signal handler.
+// Empty: no plug-in is called now. May be called in a signal handler.
 [[nodiscard]] FANIN_INTERNAL_API std::string_view plugin_call();
 
 } // namespace fanin::executive

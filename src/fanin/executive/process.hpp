@@ -41,8 +41,8 @@ public:
   make(const config::Configuration& configuration, const Plugins& plugins, ProcessOptions options);
   FANIN_INTERNAL_API ~Process();
 
-  // Until all its nodes have ended; signals are handled meanwhile: the first ends in good order,
-  // the second at once (only the parent's count, where it is not attended). Errors: an address that
+  // Runs until all its nodes have ended. The first signal ends them in good order, the second one
+  // at once. Where it is not attended, only signals of the parent count. Errors: an address that
   // cannot be listened on.
   [[nodiscard]] FANIN_INTERNAL_API Result<> run();
 
@@ -90,7 +90,7 @@ private:
   bool companions_stopped_ = false;
 };
 
-// That no other process has had.
+// A number that no other process has had.
 [[nodiscard]] std::uint64_t new_session();
 
 } // namespace fanin::executive

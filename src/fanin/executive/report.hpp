@@ -40,7 +40,7 @@ namespace fanin::executive {
 [[nodiscard]] json::Value to_json(const builder::RunSummary& summary,
                                   const builder::System& system);
 
-// `file`, which is `what`, is not at its name any more.
+// Says that `file`, a `what`, is not at its name any more.
 [[nodiscard]] json::Value gone_report(const std::string& file, const std::string& what);
 
 // The few numbers of the live line.
@@ -48,7 +48,7 @@ namespace fanin::executive {
 // The names of the readout units that are here.
 [[nodiscard]] json::Value joined_readouts(const builder::RunSummary& summary);
 
-// Of this process so far: peak_rss_bytes, cpu_s.
+// Adds what this process has used so far: peak_rss_bytes, cpu_s.
 void add_resources(json::Value& report);
 
 } // namespace fanin::executive

@@ -56,7 +56,7 @@ public:
   // exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>> make_record(const Clock& clock,
                                                                        const LogFunction& log) = 0;
-  // Started. Errors: refused, exhausted, internal.
+  // A sink that was started. Errors: refused, exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<storage::EventSink>>
   make_sink(const SinkOwner& owner) = 0;
 };

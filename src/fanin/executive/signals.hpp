@@ -1,6 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions. SIGHUP is
-// left alone where it was ignored at the start (nohup). And the launcher's message to one of its
-// children that another one has died.
+// SIGINT, SIGTERM and SIGHUP as events of the loop, which interrupt nothing. SIGHUP stays ignored
+// if it was ignored at the start (nohup). The launcher tells its children by a signal, too, that
+// another child has died.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ namespace fanin::executive {
 // its Signals, also where they are made later, if the process was started with them blocked.
 void tell_of_death(pid_t process, std::uint64_t session);
 
-// Blocks these signals for the calling thread and those that it starts afterwards. They stay so
-// after its end: who takes down what has ended is not to be interrupted. Thread: its loop.
+// Blocks these signals for the calling thread and those that it starts afterwards. They stay
+// blocked after its end, so that nothing interrupts the end of the process. Thread: its loop.
 class Signals final : public net::Service {
 public:
   struct Handlers {

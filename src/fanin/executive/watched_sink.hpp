@@ -1,5 +1,5 @@
-// A plug-in's sink, checked: what it throws, and what it says against the contract, is a failure of
-// this sink and of nobody else.
+// Checks a plug-in's sink: an exception, or a call against the contract, becomes a failure of this
+// sink alone.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// A source as it is, with an eye on what its queue drops: the user hears of it while the run goes
-// on. What it throws is an error of the source, and of nobody else.
+// A source above another one. It logs during the run what the queue of the source drops. An
+// exception becomes an error of this source alone.
 #pragma once
 
 #include <array>

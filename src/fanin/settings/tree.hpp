@@ -13,7 +13,7 @@
 
 namespace fanin::settings {
 
-/// Of a dotted key. Each part is a call deeper for those who read it.
+/// Most parts of a dotted key. Readers of a key call themselves once for each part.
 inline constexpr int key_parts_max = 16;
 
 /// Where a value was written, for messages: "run.toml:12" or "--set:1" (the first override).

@@ -29,8 +29,8 @@ public:
   /// Another connection, whose sender wants acknowledgements, or does not. It knows of none yet.
   void connect(bool wanted);
   [[nodiscard]] bool wanted() const { return wanted_; }
-  /// Says what there is to say, as far as there is room. Call it after announced(), and when the
-  /// socket has room again. That the connection is lost its reader notices.
+  /// Sends the number if it is new, as far as the socket has room. Call it after announced(), and
+  /// when the socket has room again. The reader of the connection notices when it is lost.
   void send(const Descriptor& socket);
 
 private:

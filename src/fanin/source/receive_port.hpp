@@ -65,7 +65,7 @@ public:
   };
 
   using LookUp = std::function<Result<std::vector<net::Address>>(const net::Url&)>;
-  /// Errors: internal. Does not listen yet. `look_up`: else the host's name service.
+  /// Errors: internal. Does not listen yet. `look_up`: is used in place of the host's name service.
   [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url, LookUp look_up = {});
 
   /// This source will call add() later. Its senders may connect before, and then wait.
@@ -91,7 +91,7 @@ public:
   /// Becomes readable when poll() has something to do.
   [[nodiscard]] int descriptor() const { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
-  /// By several sources whose data have not ended.
+  /// Several sources use it whose data have not ended.
   [[nodiscard]] bool shared() const;
 
 private:

@@ -47,7 +47,8 @@ public:
   SliceLink(const SliceLink&) = delete;
   SliceLink& operator=(const SliceLink&) = delete;
 
-  /// A batch that is announced by the slice, or given up. Without events: that the slice was told.
+  /// A batch that the slice has announced, or that was given up. Of a batch without events: the
+  /// slice was told that there are none.
   struct Done {
     std::uint64_t ticket = 0;
     std::uint32_t undelivered = 0; ///< events that the slice may not have

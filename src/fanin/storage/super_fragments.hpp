@@ -34,8 +34,8 @@ public:
   /// The slice's numbers of the batch: the first one, and the one behind the last.
   [[nodiscard]] EventNumber first() const { return first_; }
   [[nodiscard]] EventNumber end() const { return messages_.back().number; }
-  /// The first message with something new for who has read the event `number`, or `messages()`.
-  /// After the last event that is the message that ends the batch.
+  /// The first message that is new to a reader that has read the event `number`; messages(): there
+  /// is none. After the last event that is the message that ends the batch.
   [[nodiscard]] std::size_t first_above(EventNumber number) const;
   [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
   /// Appends the bytes of a message from `from` on to `out`.

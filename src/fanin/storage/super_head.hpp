@@ -1,5 +1,5 @@
-// The head of a super-fragment (wire/super_fragment.hpp) of an event that was built: who forwards
-// events to slices and who publishes them write the same one.
+// The head of a super-fragment (wire/super_fragment.hpp) of a built event. It is the same whether
+// the event is forwarded to a slice or published.
 #pragma once
 
 #include <cstddef>

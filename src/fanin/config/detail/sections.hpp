@@ -30,7 +30,7 @@ void read_own_settings(TableReader& reader, std::initializer_list<std::string_vi
                        std::map<std::string, settings::Setting>& settings);
 [[nodiscard]] int read_numa_node(TableReader& reader, int fallback);
 
-// Of a data message of so many events: header and table, with some room.
+// Bytes of header and table of a data message of so many events, with some room.
 [[nodiscard]] constexpr std::uint64_t table_bytes_max(std::uint32_t events) {
   return events * 8ULL + 512;
 }
@@ -39,20 +39,20 @@ void read_own_settings(TableReader& reader, std::initializer_list<std::string_vi
 [[nodiscard]] std::vector<SourceId> read_ids(TableReader& reader, std::string_view key);
 
 inline constexpr std::uint32_t slices_max = 4096;
-// [slice]. [event] is known.
+// Reads [slice]. [event] must have been read.
 void read_slice(TableReader reader, Configuration& configuration);
-// When the size of a batch is known.
+// Call it when the size of a batch is known.
 void check_block(TableReader slice, const builder::System& system);
 // What a source's super-fragments merge; nothing: they are fragments.
 [[nodiscard]] std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required);
 void check_merged(const Configuration& configuration, Problems& problems);
-// Whether what is built can go to slices as it is.
+// Checks that built events can go to slices as they are.
 void check_forward(const Configuration& configuration, Problems& problems);
 
 // [[stream]].
 void read_streams(TableReader& root, builder::System& system);
-// Once nodes and sources are known: streams without filter units, masks of sources that there are
-// not.
+// Call it when nodes and sources are known. It finds streams without filter units, and sources of
+// streams that do not exist.
 void check_streams(const Configuration& configuration, TableReader& root);
 
 // [event_manager], [[readout]] with [[readout.source]] and [source], [[builder]], [[application]],

@@ -30,7 +30,7 @@ public:
 
   [[nodiscard]] std::uint64_t rows() const { return rows_; } // committed
   [[nodiscard]] std::uint64_t row_size() const { return row_size_; }
-  // What write() of so many rows would make the file grow by, besides the index.
+  // By how much write() of so many rows would make the file grow, without the index.
   [[nodiscard]] std::uint64_t growth(std::uint64_t rows) const;
 
   // Writes `rows` rows behind the committed ones; may be repeated after an error. The extents add

@@ -1,4 +1,4 @@
-// Checks one run file in itself, and tells which events it holds.
+// Checks one run file by itself, and tells which events it holds.
 #pragma once
 
 #include <cstdint>

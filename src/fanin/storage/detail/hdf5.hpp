@@ -55,11 +55,12 @@ private:
 
 // What HDF5 says went wrong in this thread's last call, on one line; never empty.
 [[nodiscard]] std::string hdf5_error();
-// internal, or exhausted where the operating system said that the disk is full.
+// The error of the last call. Kind: exhausted if the operating system said that the disk is full,
+// otherwise internal.
 [[nodiscard]] std::unexpected<Error> fail_hdf5(std::string_view what);
 
-// Of a one-dimensional data space; none: it has another number of dimensions. Whoever asks HDF5 for
-// the dimensions without looking first gets as many numbers as the file has, up to 32.
+// The rows of a one-dimensional data space; empty: it has another number of dimensions. That has to
+// be checked first: HDF5 writes as many numbers as the file has dimensions, up to 32.
 [[nodiscard]] std::optional<std::uint64_t> rows_of(hid_t space);
 
 // Errors: malformed, also if its bytes are in another file (by a link, external storage, a virtual

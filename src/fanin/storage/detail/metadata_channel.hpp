@@ -1,8 +1,9 @@
-// The way of HDF5's metadata into a run file: a file driver that never tells HDF5 of a failure. The
-// library does not survive a write that fails (1.10 crashes at exit), so what the system refuses is
-// held back here, in order, read back from here, and tried again by drain(). A commit counts when
-// nothing is held back. Being another driver than the readers' has a second use: within one process
-// HDF5 takes a file that is open twice for one, and closing the reader would flush the writer.
+// The file driver by which HDF5 writes the metadata of a run file. It never tells HDF5 of a
+// failure, since HDF5 does not survive a write that fails (1.10 crashes at exit). What the system
+// refuses is held back here, in order, and is read from here; drain() tries it again. A commit
+// counts when nothing is held back. Readers use another driver, for a second reason: within one
+// process HDF5 takes a file that is open twice with one driver for one file, and closing the reader
+// would flush the writer.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// A one-dimensional dataset of a run file, read past HDF5 where it lies there plainly, so that a
-// truncated file gives an error and not zeros; through HDF5 where somebody has repacked it.
+// A one-dimensional dataset of a run file. Where it lies in the file as fanin writes it, it is read
+// without HDF5, so that a truncated file gives an error and not zeros. In a file that somebody has
+// repacked it is read through HDF5.
 #pragma once
 
 #include <cstddef>
