@@ -36,7 +36,7 @@ std::string control_setting(std::string_view rails) {
 }
 
 constexpr Duration patience_usual = std::chrono::seconds{10};
-constexpr Duration patience_hurried = std::chrono::seconds{3};
+constexpr Duration patience_after_second = std::chrono::seconds{3}; // the second signal
 constexpr Duration silence_tick = std::chrono::seconds{1}; // the event manager reports every 0.5 s
 constexpr int silence_named_s = 5;
 constexpr Duration silence_longest = std::chrono::minutes{1};
@@ -340,13 +340,13 @@ void Launcher::on_signal() {
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     // Its second one makes it stop at once.
     if (signals_seen_ > 1 || !end_asked_) decides->child->signal(signal);
-    if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
+    if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
     return;
   }
   for (auto& state : states_) {
     if (state->child != nullptr) state->child->signal(signal);
   }
-  if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
+  if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
 }
 
 void Launcher::end_all() {

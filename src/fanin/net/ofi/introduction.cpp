@@ -36,9 +36,9 @@ std::vector<std::byte> encode(const Introduction& introduction) {
 }
 
 Result<std::optional<Introduction>> decode_introduction(std::span<const std::byte> bytes) {
-  const auto strange = fail(ErrorKind::malformed, "sent an introduction that is not fanin's");
+  const auto invalid = fail(ErrorKind::malformed, "sent an introduction that is not fanin's");
   if (bytes.empty()) return std::nullopt;
-  if (std::memcmp(bytes.data(), magic, std::min(bytes.size(), magic_size)) != 0) return strange;
+  if (std::memcmp(bytes.data(), magic, std::min(bytes.size(), magic_size)) != 0) return invalid;
   if (bytes.size() < introduction_least) return std::nullopt;
   Introduction made;
   std::ranges::copy(bytes.subspan(24, made.hello.size()), made.hello.begin());
@@ -51,7 +51,7 @@ Result<std::optional<Introduction>> decode_introduction(std::span<const std::byt
   const bool numbers = number_at(bytes, 12) <= 1 && number_at(bytes, 20) == 0 &&
                        size <= address_most && made.number <= numbers_most;
   // Who refuses has no endpoint.
-  if (!numbers || made.refused != (size == 0) || made.refused != (made.number == 0)) return strange;
+  if (!numbers || made.refused != (size == 0) || made.refused != (made.number == 0)) return invalid;
   if (bytes.size() < introduction_least + size) return std::nullopt;
   const auto address = bytes.subspan(introduction_least, size);
   made.address.assign(address.begin(), address.end());

@@ -269,12 +269,12 @@ std::size_t RdmProvider::completions(std::span<Completion> to) {
 bool RdmProvider::arm() {
   if (!events_.empty() || !done_.empty() || !awaiting_post_.empty() || !domains_.arm())
     return false;
-  const bool unheard =
+  const bool must_poll =
       !connections_.empty() && std::ranges::any_of(domains_.all(), [](const auto& domain) {
         return std::ranges::any_of(domain->all_completions(),
                                    [](const auto& queue) { return queue->descriptor < 0; });
       });
-  if (unheard) {
+  if (must_poll) {
     poll_again_.start(loop_, loop_.now() + pause_);
     pause_ = std::min(2 * pause_, pause_most);
   }

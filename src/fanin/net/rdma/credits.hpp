@@ -3,8 +3,8 @@
 //
 // A credit is a posted receive. Credits travel back beside messages. When the peer may have run out
 // of them, they travel in a message of their own; for it each side posts one receive more than it
-// grants (`kept`). At most one such message is under way: the next one follows when the peer has
-// confirmed the last one, which its next message does. This cannot come to a halt, since a peer
+// grants (`reserved`). At most one such message is under way: the next one follows when the peer
+// has confirmed the last one, which its next message does. This cannot come to a halt, since a peer
 // that has used up its credits has sent a message since. Without messages no credits travel.
 #pragma once
 
@@ -18,12 +18,12 @@ namespace fanin::net::rdma {
 class Credits {
 public:
   // Of the receives posted, those that are not for messages.
-  static constexpr std::uint32_t kept = 1;
+  static constexpr std::uint32_t reserved = 1;
 
   // So many receives were posted before the peer knows of them. Returns the peer's credits, for
   // hello.
   std::uint32_t start(std::uint32_t receives) {
-    peer_available_ = receives > kept ? receives - kept : 0;
+    peer_available_ = receives > reserved ? receives - reserved : 0;
     update_after_ = std::max(peer_available_ / 2, 1U);
     return peer_available_;
   }

@@ -1,7 +1,7 @@
 // Receives that the connections of one device have in common, so that many peers need less memory
 // (InfiniBand's shared receive queue; docs/modules/net/rdma.md says what it saves). Messages take
 // them in the order of posting, whoever sends, so pages fill up one after the other. No more is
-// promised to all peers together, in credits and receives kept for them (credits.hpp), than is
+// promised to all peers together, in credits and receives reserved for them (credits.hpp), than is
 // posted: a receive is always ready, as it is without sharing.
 //
 // A page whose slots all hold messages is released, and another one is taken when promises need it.
@@ -148,7 +148,7 @@ public:
   [[nodiscard]] bool shared() const override { return true; }
 
   [[nodiscard]] std::uint32_t replenish(std::vector<Receive>& to) override {
-    const std::uint32_t window = limited_ ? std::min(window_, Credits::kept + 1) : window_;
+    const std::uint32_t window = limited_ ? std::min(window_, Credits::reserved + 1) : window_;
     const std::uint32_t wanted = window > promised_ ? window - promised_ : 0;
     while (all_.spare() < wanted && all_.post_more(to)) {
     }
