@@ -127,6 +127,17 @@ TEST_F(Hostile, event_numbers_at_the_end_of_all_numbers_are_cut_off) {
   expect_cut_off();
 }
 
+TEST_F(Hostile, events_that_were_not_triggered_are_cut_off) {
+  options_.system.trigger_rate_hz = 500;
+  start();
+  say_hello(wire::Role::readout_unit);
+  fake_->say(wire::Announce{});
+  fake_->say(wire::Announce{.end = 1U << 30, .nothing = 1});
+  expect_cut_off();
+  system_->stop();
+  EXPECT_TRUE(system_->run_until_ended(60s));
+}
+
 TEST_F(Hostile, finished_is_not_believed_before_it_is_asked_for) {
   start();
   say_hello(wire::Role::builder_unit);
@@ -418,6 +429,34 @@ TEST_F(HostileGrants, anything_else_over_a_data_connection_is_cut_off) {
   listener_->say(wire::Assign{.events = 1});
   system_->run_for(1ms);
   EXPECT_TRUE(listener_->closed());
+}
+
+// Plays builder unit 1, which asks readout unit 0 for events.
+class HostileRequests : public Hostile {
+protected:
+  HostileRequests() { options_.system.protocol = Protocol::pull; }
+  void SetUp() override {
+    start();
+    system_->start_readout(1);
+    listener_.emplace(system_->world(), "fakebu");
+    listener_->listen("sim://fakebu");
+    fake_->say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\nsim://fakebu");
+    system_->run_for(100ms);
+    ASSERT_GT(system_->summary().events_built, 0U);
+  }
+  std::optional<FakeNode> listener_;
+};
+
+TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none) {
+  listener_->say(wire::Assign{
+      .first = 1U << 20, .events = 64, .builder = 1, .builder_incarnation = 1, .epoch = 1});
+  system_->run_for(1ms);
+  EXPECT_TRUE(listener_->closed());
+  fake_->close();
+  system_->run_for(1s);
+  EXPECT_GT(system_->summary().events_built, 1000U);
+  EXPECT_EQ(system_->summary().events_incomplete, 0U);
+  EXPECT_EQ(system_->summary().fragments.late, 0U);
 }
 
 TEST_F(HostileData, a_grant_without_shaping_is_cut_off) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
 
 #include "fanin/base/identity.hpp"
@@ -24,6 +25,7 @@ public:
     while (!ranges_.empty() && ranges_.front().end <= event) ranges_.pop_front();
   }
   void clear() { ranges_.clear(); }
+  [[nodiscard]] std::size_t size() const { return ranges_.size(); }
 
   // The first event from `event` on that is present.
   [[nodiscard]] EventNumber present_from(EventNumber event) const {

@@ -7,9 +7,11 @@
 
 namespace fanin::builder {
 
-Announcements::Announcements(const System& system, const SourceIndex& sources)
+Announcements::Announcements(const System& system, const SourceIndex& sources,
+                             std::size_t ranges_max)
     : system_(system),
       sources_(sources),
+      ranges_max_(ranges_max),
       readouts_(system.readout_units.size()),
       cuts_(system.batch_events, system.batch_bytes, system.sources.size()) {
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -100,7 +102,7 @@ bool Announcements::valid(NodeId node, const wire::Announce& announce,
          (nothing || range.count() <= system_.batch_events) && (!nothing || absent.empty()) &&
          (readout.state == State::joined ||
           (readout.state == State::announcing && announce.first == readout.end)) &&
-         can_be_absent(node, range, absent);
+         readout.open.size() < ranges_max_ && can_be_absent(node, range, absent);
 }
 
 bool Announcements::add(NodeId node, const wire::Announce& announce,
@@ -119,6 +121,7 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
     AbsentRanges& known = readout.absent[sources_.find(run.source) - first_source_[node]];
     known.forget_below(decided);
     known.add(run.range());
+    if (known.size() > ranges_max_) return false;
   }
   if (announce.nothing == 0) note_sent(readout, range, absent, decided);
   change(readout, [&] {

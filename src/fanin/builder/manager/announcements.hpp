@@ -46,8 +46,13 @@ public:
     [[nodiscard]] bool begun() const { return state == State::announcing || state == State::ended; }
   };
 
+  // Ranges of one readout unit that are announced and not assigned, and of one source that are
+  // absent and not decided. Its sources hold fewer fragments and gaps.
+  static constexpr std::size_t ranges_usual_max = 1U << 21;
+
   // Both must outlive it.
-  Announcements(const System& system, const SourceIndex& sources);
+  Announcements(const System& system, const SourceIndex& sources,
+                std::size_t ranges_max = ranges_usual_max);
 
   // A new incarnation; `first`: where it joins a run under way, none: its first announcement says
   // where it begins.
@@ -140,6 +145,7 @@ private:
 
   const System& system_;
   const SourceIndex& sources_;
+  std::size_t ranges_max_;
   std::vector<std::size_t> first_source_; // by readout unit, and the end of all
   std::vector<Readout> readouts_;
   std::vector<Past> past_; // ascending by node

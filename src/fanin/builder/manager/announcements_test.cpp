@@ -135,6 +135,35 @@ TEST_F(Announced, announcements_that_make_no_sense_change_nothing) {
   EXPECT_TRUE(say(0, 10, 12, {{1, 1, 10}, {1, 1, 11}, {2, 2, 10}}));
 }
 
+TEST_F(Announced, nobody_announces_more_than_sources_can_hold) {
+  Announcements few{system_, sources_, 4};
+  few.join(0, {});
+  for (EventNumber end = 1; end <= 4; ++end)
+    EXPECT_TRUE(few.add(0, {.first = end - 1, .end = end}, {}, 0, {})) << end;
+  EXPECT_FALSE(few.add(0, {.first = 4, .end = 5}, {}, 0, {}));
+  few.begin_at_first();
+  few.move_to(1); // some are assigned
+  EXPECT_TRUE(few.add(0, {.first = 4, .end = 5}, {}, 0, {}));
+}
+
+TEST_F(Announced, no_source_is_absent_in_more_ranges_than_it_can_hold) {
+  Announcements few{system_, sources_, 4};
+  few.join(0, {});
+  const auto say = [&](EventNumber first, EventNumber decided) {
+    const wire::AbsentRange absent{2, 1, first};
+    return few.add(0, {.first = first, .end = first + 2, .absent_ranges = 1}, {&absent, 1}, decided,
+                   {});
+  };
+  for (EventNumber first = 0; first < 8; first += 2) {
+    EXPECT_TRUE(say(first, 0)) << first;
+    if (!few.begun()) few.begin_at_first();
+    few.move_to(first + 2);
+  }
+  EXPECT_TRUE(say(8, 2)); // what is decided is forgotten
+  few.move_to(10);
+  EXPECT_FALSE(say(10, 2));
+}
+
 TEST_F(Announced, readout_units_that_begin_too_far_from_each_other_are_named) {
   join_all();
   EXPECT_TRUE(say(0, 1000, 1010));

@@ -38,6 +38,7 @@ struct Batch {
   Capacity::Reservation reservation = 0;
   std::optional<NodeId> handed_back;     // by this builder unit; another one is better
   std::vector<wire::MissingRange> missing; // reported so far
+  std::uint64_t missing_fragments = 0;     // in these
   std::vector<wire::BadFragment> bad;
   std::vector<wire::Gap> gaps;         // in it, and right before it
   std::vector<wire::MissingRange> lost;  // fragments of readout units that died

@@ -199,12 +199,25 @@ void Dispatcher::release(const Batch& batch) {
   if (batch.state != BatchState::set_aside) capacity_.release(batch.builder, batch.reservation);
 }
 
-bool Dispatcher::valid(const Batch& batch, std::span<const wire::MissingRange> missing) const {
-  return std::ranges::all_of(missing, [&](const wire::MissingRange& run) {
-    return run.first >= batch.range.first && run.first <= batch.range.end &&
-           run.count <= batch.range.end - run.first &&
-           parts_.sources.find(run.source) != System::npos;
+// However many messages say so, no more fragments are missing or damaged than the batch has.
+bool Dispatcher::add_exceptions(Batch& batch, std::span<const wire::MissingRange> missing,
+                                std::span<const wire::BadFragment> bad) const {
+  const auto known = [&](SourceId source) { return parts_.sources.find(source) != System::npos; };
+  for (const wire::MissingRange& run : missing) {
+    if (run.count == 0 || run.first < batch.range.first || run.first > batch.range.end ||
+        run.count > batch.range.end - run.first || !known(run.source))
+      return false;
+    batch.missing_fragments += run.count;
+  }
+  const bool inside = std::ranges::all_of(bad, [&](const wire::BadFragment& one) {
+    return batch.range.contains(one.event) && known(one.source);
   });
+  const std::uint64_t fragments = batch.range.count() * parts_.system.sources.size();
+  if (!inside || batch.missing_fragments > fragments || batch.bad.size() + bad.size() > fragments)
+    return false;
+  batch.missing.insert(batch.missing.end(), missing.begin(), missing.end());
+  batch.bad.insert(batch.bad.end(), bad.begin(), bad.end());
+  return true;
 }
 
 bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
@@ -213,12 +226,12 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
   if (!reader.read(built)) return false;
   const auto missing = reader.records<wire::MissingRange>(built.missing_ranges);
   const auto bad = reader.records<wire::BadFragment>(built.bad);
-  if (!reader.ok()) return false;
+  const bool counts = std::max({built.incomplete, built.rejected, built.undecided,
+                                built.undelivered}) <= built.events;
+  if (!reader.ok() || !counts) return false;
   Batch* const batch = batches_.find_current(built.first, built.attempt, builder);
   if (batch == nullptr || batch->range != built.range()) return true; // was given up
-  if (!valid(*batch, missing)) return false;
-  batch->missing.insert(batch->missing.end(), missing.begin(), missing.end());
-  batch->bad.insert(batch->bad.end(), bad.begin(), bad.end());
+  if (!add_exceptions(*batch, missing, bad)) return false;
   if (built.more != 0) return true;
   decision = {batch->range, batch->attempt};
   account(*batch, built, now);

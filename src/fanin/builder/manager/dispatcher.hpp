@@ -86,7 +86,9 @@ private:
   void assign(Batch& batch, const AssignmentRequest& request, NodeId node);
   void take_back(Batch& batch);
   void release(const Batch& batch); // of its builder unit's capacity
-  [[nodiscard]] bool valid(const Batch& batch, std::span<const wire::MissingRange> missing) const;
+  // What a builder unit says of a batch; false: it is invalid.
+  [[nodiscard]] bool add_exceptions(Batch& batch, std::span<const wire::MissingRange> missing,
+                                    std::span<const wire::BadFragment> bad) const;
   void account(Batch& batch, const wire::Built& built, Time now);
 
   Parts parts_;

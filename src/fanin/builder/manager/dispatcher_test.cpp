@@ -146,5 +146,75 @@ TEST_F(Dispatching, a_batch_that_was_handed_back_goes_to_another_builder_unit) {
   EXPECT_EQ(assigned(builder_key(1)).size(), 1U);
 }
 
+// What builder unit 0 says of its batch of 64 events, which 2 sources have.
+class BuiltMessages : public Dispatching {
+protected:
+  BuiltMessages() {
+    announce(0, 64);
+    dispatcher_.assign_batches(now);
+  }
+  // In a message that others follow.
+  bool say(const std::vector<wire::MissingRange>& missing,
+           const std::vector<wire::BadFragment>& bad, Attempt attempt = 0) {
+    const wire::Built built{.first = 0,
+                            .events = 64,
+                            .attempt = attempt,
+                            .more = 1,
+                            .missing_ranges = static_cast<std::uint32_t>(missing.size()),
+                            .bad = static_cast<std::uint32_t>(bad.size())};
+    std::vector<std::byte> body;
+    for (const auto part : {std::as_bytes(std::span{&built, 1}), std::as_bytes(std::span{missing}),
+                            std::as_bytes(std::span{bad})}) {
+      body.insert(body.end(), part.begin(), part.end());
+    }
+    wire::MessageReader reader{body};
+    std::optional<Dispatcher::Decision> decision;
+    return dispatcher_.on_built(0, reader, now, decision);
+  }
+};
+
+TEST_F(BuiltMessages, no_more_fragments_are_missing_than_the_batch_has_in_however_many_messages) {
+  EXPECT_TRUE(say({{.source = 1, .count = 64, .first = 0}}, {}));
+  EXPECT_TRUE(say({{.source = 2, .count = 63, .first = 0}}, {}));
+  EXPECT_FALSE(say({{.source = 2, .count = 2, .first = 0}}, {}));
+}
+
+TEST_F(BuiltMessages, no_more_fragments_are_damaged_than_the_batch_has_in_however_many_messages) {
+  EXPECT_TRUE(say({}, std::vector<wire::BadFragment>(128, {.event = 63, .source = 2})));
+  EXPECT_FALSE(say({}, {{.event = 63, .source = 2}}));
+}
+
+TEST_F(BuiltMessages, what_is_missing_or_damaged_is_of_the_batch_and_of_sources_that_there_are) {
+  EXPECT_FALSE(say({{.source = 1, .count = 0, .first = 0}}, {}));
+  EXPECT_FALSE(say({{.source = 1, .count = 2, .first = 63}}, {}));
+  EXPECT_FALSE(say({{.source = 3, .count = 1, .first = 0}}, {}));
+  EXPECT_FALSE(say({}, {{.event = 64, .source = 1}}));
+  EXPECT_FALSE(say({}, {{.event = 0, .source = 3}}));
+}
+
+TEST_F(BuiltMessages, no_more_events_are_incomplete_rejected_or_undecided_than_the_batch_has) {
+  for (const auto count : {&wire::Built::incomplete, &wire::Built::rejected,
+                           &wire::Built::undecided, &wire::Built::undelivered}) {
+    wire::Built built{.first = 0, .events = 64, .more = 1};
+    for (const std::uint32_t events : {64U, 65U}) {
+      built.*count = events;
+      wire::MessageReader reader{std::as_bytes(std::span{&built, 1})};
+      std::optional<Dispatcher::Decision> decision;
+      EXPECT_EQ(dispatcher_.on_built(0, reader, now, decision), events == 64) << events;
+    }
+  }
+}
+
+TEST_F(BuiltMessages, of_a_batch_that_is_built_again_all_may_be_missing_again) {
+  const std::vector<wire::MissingRange> all{{.source = 1, .count = 64, .first = 0},
+                                            {.source = 2, .count = 64, .first = 0}};
+  EXPECT_TRUE(say(all, {}));
+  std::optional<Dispatcher::Blame> blame;
+  EXPECT_TRUE(dispatcher_.on_hand_back(0, {.first = 0}, blame));
+  messages_.set_roomy(builder_key(1), false); // builder unit 0 gets it again
+  dispatcher_.assign_batches(now);
+  EXPECT_TRUE(say(all, {}, 1));
+}
+
 } // namespace
 } // namespace fanin::builder

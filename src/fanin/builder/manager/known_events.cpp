@@ -43,7 +43,10 @@ bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNum
   wire::Announce announce;
   if (!reader.read(announce)) return false;
   const auto absent = reader.records<wire::AbsentRange>(announce.absent_ranges);
-  if (!reader.ok() || !announced_.add(node, announce, absent, decided, now)) return false;
+  const bool untriggered = parts_.trigger.enabled() && announce.end > announce.first &&
+                           announce.end > parts_.trigger.end();
+  if (!reader.ok() || untriggered || !announced_.add(node, announce, absent, decided, now))
+    return false;
   if (announce.nothing == 0) parts_.accounts.read(node, announce.end - announce.first);
   for (const auto& run : absent) {
     const std::size_t first_source = parts_.system.sources_of(node).first;

@@ -268,6 +268,8 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
       assign.events > system_.batch_events || assign.range().end < assign.first) {
     return false;
   }
+  // Sources would be given up as far as that.
+  if (!announcer_.ended() && assign.range().end > announcer_.announced()) return false;
   sources_.set_may_fall(source::FragmentQueue::Fall::no); // the run has begun
   return waiting_.add(assign, [this](const wire::Assign& taken) { return try_assign(taken); });
 }
