@@ -331,6 +331,25 @@ TEST_F(HostileData, early_blocks_of_batches_without_end_are_bounded) {
   EXPECT_LE(system_->summary().nodes[2].incarnations, 1U);
 }
 
+TEST_F(HostileData, blocks_of_batches_that_were_not_assigned_do_not_keep_all_pages) {
+  const auto& counters = system_->builder(0)->counters();
+  for (std::uint64_t batch = 0; system_->builder(0)->counters().pages_in_use < counters.pages;
+       ++batch) {
+    ASSERT_LT(batch, 1000U);
+    auto part = header(0, 12'000);
+    part.batch_first = part.first_event = (1U << 20) + batch * 64;
+    data_->send_block(part, {{12'000, 0}});
+    system_->run_for(20us);
+  }
+  fake_->close();
+  system_->run_for(1s);
+  const std::uint64_t built = system_->summary().events_built;
+  system_->run_for(1s);
+  EXPECT_GT(system_->summary().events_built, built + 1000);
+  for (const auto& line : system_->log())
+    EXPECT_EQ(line.find("readout unit 'ru0' is gone"), std::string::npos) << line;
+}
+
 // The same, with shaping: what comes is granted first.
 class HostileShaped : public HostileData {
 protected:

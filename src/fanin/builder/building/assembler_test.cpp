@@ -6,6 +6,7 @@
 
 #include "fanin/base/random.hpp"
 #include "fanin/builder/building/overdue_blocks.hpp"
+#include "fanin/builder/building/page_shortage.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/wire/checksum.hpp"
 
@@ -498,6 +499,38 @@ TEST_F(Blocks, batch_is_not_stuck_while_its_readout_unit_is_busy_with_earlier_on
   EXPECT_TRUE(found(20s).empty()); // the other one has begun none
   overdue.heard({1, 0, 1}, *second);
   EXPECT_EQ(found(30s), std::vector<Assembly*>{first});
+}
+
+TEST_F(Blocks, those_that_were_not_assigned_go_first_where_no_page_is_free) {
+  (void)add(1, 8, good_table());
+  Assembly* const oldest = assign(0);
+  Assembly* const next = assign(4);
+  Assembly* const early = assembler_.find(8);
+  EXPECT_EQ(PageShortage::to_give_up(assembler_), std::vector{early});
+  assembler_.throw_away(*early);
+  EXPECT_EQ(PageShortage::to_give_up(assembler_), std::vector{next});
+  assembler_.hand_back(*next);
+  EXPECT_EQ(PageShortage::to_give_up(assembler_), std::vector{oldest}); // it alone has all pages
+}
+
+TEST_F(Blocks, storage_gives_pages_back_of_what_is_decided_unless_that_waits_for_earlier_ones) {
+  (void)assign(0);
+  Assembly* const next = assign(4);
+  for (const SourceId source : {1U, 2U, 3U}) (void)add(source, 4, good_table());
+  EXPECT_FALSE(PageShortage::storage_has_any(assembler_, false));
+  assembler_.decide(*next);
+  EXPECT_TRUE(PageShortage::storage_has_any(assembler_, false));
+  EXPECT_FALSE(PageShortage::storage_has_any(assembler_, true));
+}
+
+TEST(PageShortages, last_when_no_page_was_free_all_the_time) {
+  PageShortage shortage{1s};
+  EXPECT_FALSE(shortage.lasts(true, Time{10s}));
+  EXPECT_FALSE(shortage.lasts(false, Time{10900ms}));
+  EXPECT_FALSE(shortage.lasts(true, Time{11s}));
+  EXPECT_FALSE(shortage.lasts(true, Time{11900ms}));
+  EXPECT_TRUE(shortage.lasts(true, Time{12s}));
+  EXPECT_FALSE(shortage.lasts(true, Time{12s}));
 }
 
 } // namespace

@@ -30,7 +30,8 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       storage_(*environment_.loop, environment_.log),
       overdue_(system.readout_units.size(), system.rails, block_timeout(system), system.dead_after,
                system.shaping.fills_carriers()),
-      clock_(overdue_.period()) {
+      clock_(overdue_.period()),
+      shortage_(block_timeout(system_)) {
   environment_.loop->add(*this);
 }
 
@@ -298,8 +299,10 @@ void BuilderUnit::watch_blocks() {
   if (assembler_.assemblies().empty()) {
     block_tick_.cancel();
     clock_.pause();
+    (void)shortage_.lasts(false, environment_.loop->now());
     return;
   }
+  watch_pages();
   const Duration now = deadline_clock();
   if (overdue_.due(now)) {
     const std::vector<Lane> lanes = member_lanes();
@@ -319,6 +322,29 @@ void BuilderUnit::watch_blocks() {
   if (!block_tick_.active()) {
     block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());
   }
+}
+
+void BuilderUnit::watch_pages() {
+  const bool none = options_.receive_pool->available() == 0 && !storage_.writes_earlier() &&
+                    !PageShortage::storage_has_any(assembler_, system_.in_order);
+  if (!shortage_.lasts(none, environment_.loop->now())) return;
+  const std::vector<Assembly*> given_up = PageShortage::to_give_up(assembler_);
+  std::vector<std::uint64_t> bytes(system_.readout_units.size());
+  for (Assembly* const assembly : given_up) {
+    for (const auto& piece : assembly->batch.pieces) {
+      bytes[system_.sources[sources_.find(piece.source)].readout_unit] += piece.payload.size;
+    }
+    if (assembly->state == AssemblyState::assigned) {
+      hand_back(*assembly, std::nullopt);
+    } else {
+      assembler_.throw_away(*assembly);
+    }
+  }
+  const auto most = static_cast<std::size_t>(std::ranges::max_element(bytes) - bytes.begin());
+  environment_.log(LogLevel::warning,
+                   fmt::format("no buffer is free, and nothing is being stored: {} batches are "
+                               "given up, to be built again; most of it is from readout unit '{}'",
+                               given_up.size(), system_.readout_units[most]));
 }
 
 std::vector<Lane> BuilderUnit::member_lanes() const {

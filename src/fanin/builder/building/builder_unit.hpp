@@ -3,8 +3,8 @@
 // decides whether that counts.
 //
 // ReadoutLinks has the connections, Assembler the batches under construction, OverdueBlocks finds
-// what does not come, StorageQueue brings batches into storage, and CommitReporter says what became
-// of them.
+// what does not come, PageShortage what takes all pages, StorageQueue brings batches into storage,
+// and CommitReporter says what became of them.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@
 #include "fanin/builder/building/commit_reporter.hpp"
 #include "fanin/builder/building/decided_order.hpp"
 #include "fanin/builder/building/overdue_blocks.hpp"
+#include "fanin/builder/building/page_shortage.hpp"
 #include "fanin/builder/building/readout_links.hpp"
 #include "fanin/builder/building/readout_members.hpp"
 #include "fanin/builder/building/status_reporter.hpp"
@@ -104,6 +105,7 @@ private:
   [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
   [[nodiscard]] Duration deadline_clock();
   void watch_blocks();
+  void watch_pages();
   [[nodiscard]] std::vector<Lane> member_lanes() const;
   void give_back(const Lane& lane);
 
@@ -138,6 +140,7 @@ private:
   StatusReporter status_;
   OverdueBlocks overdue_;
   DeadlineClock clock_;
+  PageShortage shortage_;
   bool failure_reported_ = false; // of storage
   wire::NodeCounters counters_;
 };

@@ -38,6 +38,8 @@ public:
   void submit();
   // Storage takes nothing now.
   [[nodiscard]] bool held_up() const { return !waiting_.empty(); }
+  // Sinks of earlier incarnations still write what they hold.
+  [[nodiscard]] bool writes_earlier() const { return !old_sinks_.empty(); }
   // Once a turn: forgets sinks that have written everything.
   void forget_finished();
 
