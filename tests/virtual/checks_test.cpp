@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/testing/fake_node.hpp"
 #include "fanin/builder/testing/make_system.hpp"
 #include "fanin/wire/checksum.hpp"
@@ -187,6 +188,26 @@ TEST_F(BuilderChecks, finds_a_bad_checksum) {
   EXPECT_THAT(
       system_->log(),
       Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
+}
+
+TEST_F(BuilderChecks, says_of_a_few_damaged_batches_in_a_second_that_they_are) {
+  start();
+  auto table = good_table();
+  table[2].crc32c ^= 1;
+  for (EventNumber first = 8; first < 8 + 4 * 20; first += 4) {
+    auto assign = assignment();
+    assign.first = first;
+    manager_->say(assign);
+    auto block = header(4, 60);
+    block.batch_first = block.first_event = first;
+    say(block, table);
+  }
+  EXPECT_EQ(manager_->all<wire::Built>().size(), 20U);
+  const auto is_of_damage = [](const std::string& line) {
+    return line.find("damaged fragments") != std::string::npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(system_->log(), is_of_damage),
+            static_cast<std::ptrdiff_t>(LogLimiter::lines_max));
 }
 
 TEST_F(BuilderChecks, finds_nothing_wrong_with_good_checksums) {

@@ -254,8 +254,8 @@ void BuilderUnit::decide_without_lost(Assembly& assembly) {
 void BuilderUnit::decide(Assembly& assembly) {
   assembler_.decide(assembly);
   if (!assembly.bad.empty()) {
-    environment_.log(
-        LogLevel::error,
+    damage_lines_.write(
+        environment_.log, environment_.loop->now(), LogLevel::error,
         fmt::format("{} damaged fragments in events {} to {}, the first of source {:#x}",
                     assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
                     assembly.bad.front().source));

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/building/assembler.hpp"
 #include "fanin/builder/building/build_capacity.hpp"
 #include "fanin/builder/building/commit_reporter.hpp"
@@ -141,6 +142,7 @@ private:
   OverdueBlocks overdue_;
   DeadlineClock clock_;
   PageShortage shortage_;
+  LogLimiter damage_lines_;
   bool failure_reported_ = false; // of storage
   wire::NodeCounters counters_;
 };

@@ -346,7 +346,7 @@ bool EventManager::readout_message(NodeId node, wire::MessageType type,
     return events_.on_announce(node, reader, dispatcher_.decided(), liveness_.running_time());
   case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
   case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
-  case wire::MessageType::begin: events_.on_begin(node); return true;
+  case wire::MessageType::begin: events_.on_begin(node, environment_.loop->now()); return true;
   case wire::MessageType::uncut: return take(dispatcher_, &Dispatcher::on_uncut);
   default: return false;
   }

@@ -63,13 +63,14 @@ void KnownEvents::on_held(NodeId node, const wire::Held& held) {
 }
 
 // As long as no batch begins anywhere, what it has announced can be taken back.
-void KnownEvents::on_begin(NodeId node) {
+void KnownEvents::on_begin(NodeId node, Time now) {
   const EventNumber end = announced_.readout(node).end;
   const bool yes = announced_.begin_afresh(node);
   if (yes) {
-    parts_.log(LogLevel::warning,
-               fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}",
-                           name(node), end));
+    afresh_lines_.write(
+        parts_.log, now, LogLevel::warning,
+        fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}", name(node),
+                    end));
     parts_.accounts.begin_afresh(node);
     held_.announced_end(node, false);
   }

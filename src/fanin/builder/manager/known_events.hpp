@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fanin/base/log.hpp"
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/accounts.hpp"
 #include "fanin/builder/manager/announcements.hpp"
@@ -52,7 +53,7 @@ public:
   }
   [[nodiscard]] const std::string& waits_for(NodeId node) const { return waits_for_[node]; }
   // Its numbers fell: answers whether it may begin again with these numbers.
-  void on_begin(NodeId node);
+  void on_begin(NodeId node, Time now);
 
   // Events below exist, as far as readout units agree. An announcement more than a window ahead of
   // all others counts only when another one comes there.
@@ -90,6 +91,7 @@ private:
   std::string apart_;
   std::vector<std::string> waits_for_; // by readout unit
   EventNumber laggards_end_ = 0; // the agreed end at the last watch_laggards()
+  LogLimiter afresh_lines_;
 };
 
 } // namespace fanin::builder

@@ -76,7 +76,7 @@ TEST_F(Known, who_is_behind_hears_how_far_the_others_are) {
 
 TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
   EXPECT_TRUE(announce(0, 1000, 1064));
-  events_.on_begin(0);
+  events_.on_begin(0, Time{});
   auto answers = messages_.take<wire::Begin>(readout_key(0));
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].yes, 1U);
@@ -84,10 +84,18 @@ TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
   EXPECT_TRUE(announce(0, 0, 64));
   EXPECT_TRUE(announce(1, 0, 64));
   EXPECT_TRUE(events_.find_first_event());
-  events_.on_begin(0);
+  events_.on_begin(0, Time{});
   answers = messages_.take<wire::Begin>(readout_key(0));
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].yes, 0U);
+}
+
+TEST_F(Known, numbers_that_fall_again_and_again_are_said_a_few_times_in_a_second) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(announce(0, 1000, 1064));
+    events_.on_begin(0, Time{});
+  }
+  EXPECT_EQ(lines_.size(), LogLimiter::lines_max);
 }
 
 TEST_F(Known, the_run_waits_for_readout_units_that_begin_too_far_from_each_other) {
