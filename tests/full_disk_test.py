@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from fanin_run import Folder, Run, check_balanced
+from fanin_run import Folder, Run, check_balanced, verify
 
 
 def small_disk(path, size="6m"):
@@ -32,3 +32,16 @@ def test_a_disk_that_is_full_until_the_end_is_named_and_kills_nobody(url):
         assert "killed" not in run.text(), run.text()
         check_balanced(result)
         assert result["events"]["lost"] > 0, result["events"]
+
+
+def test_a_file_that_may_not_grow_any_more_is_followed_by_another():
+    with Folder() as folder:
+        with Run(folder.small(builders=1, rate="10kHz"), prefix=["prlimit", "--fsize=25165824"]) as run:
+            run.wait_for("File too large; nothing is lost, it is tried again in another file")
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        assert result["nodes"]["bu0"]["starts"] == 1, result["nodes"]
+        assert len(result["files"]) > 1, result["files"]
+        found = verify(result)
+        assert (found["events"], found["complete"]) == (result["events"]["built"], result["events"]["built"]), found

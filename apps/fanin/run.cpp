@@ -234,6 +234,7 @@ Result<> assign(config::Configuration& configuration,
 
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
+  std::signal(SIGXFSZ, SIG_IGN); // a file may not grow (ulimit -f): another one is begun
   const PluginEndReport end_report;
   // Children read what their launcher has read.
   const bool started = options.report_descriptor >= 0;
