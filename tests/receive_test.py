@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from support.fanin_run import SOURCE, Folder, Port, Run, check_balanced, fanin, verify
+from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -142,6 +142,24 @@ def test_connections_that_break_cost_the_example_sender_nothing():
                 sender.stdout.close()
         check_all_built(result)
         assert result["sources"]["0x305"]["counters"]["connections"] == 5, result["sources"]
+
+
+def test_a_sender_that_comes_when_the_run_has_gone_on_without_it_ends():
+    with Folder() as folder, Port() as port:
+        config = shared(folder, port)
+        with Run(config, "--set", "source.wait_for_sender=false", "--set", "event.deadline=200ms") as run:
+            for _ in range(SOURCES):
+                run.wait_for("waits for fragments")
+            senders = [example(port, 0x300 + i) for i in range(SOURCES - 1)]
+            run.wait_for(f" {EVENTS} events ")
+            senders.append(example(port, 0x300 + SOURCES - 1, "--acknowledged"))
+            for sender in senders:
+                assert sender.wait(timeout=LONGEST_S) == 0, "a sender failed"
+                sender.stdout.close()
+            result = run.finish()
+        check_balanced(result)
+        assert result["events"]["built"] == EVENTS, result["events"]
+        assert result["sources"]["0x305"]["missing"] == EVENTS, result["sources"]["0x305"]
 
 
 def test_who_is_not_allowed_does_not_send():

@@ -182,6 +182,8 @@ class AcknowledgedSender(Sender):
             self._reconnect()
 
     def _send(self, event, message):
+        if event < self.acknowledged:  # the run went on without it: it is late
+            return
         self.kept.append((event, message))
         self.kept_bytes += len(message)
         try:
@@ -207,12 +209,14 @@ class AcknowledgedSender(Sender):
             for mark, kind, _, _, end, _, _ in HEADER.iter_unpack(self.heard[:whole]):
                 if mark != MARK or kind != ANNOUNCED:
                     raise Refused("this is no acknowledgement of fanin")
+                self.acknowledged = end
                 while self.kept and self.kept[0][0] < end:
                     self.kept_bytes -= len(self.kept.popleft()[1])
             self.heard = self.heard[whole:]
 
     def _connect(self):
         self.heard = b""
+        self.acknowledged = 0  # over this connection
         return super()._connect()
 
     def _unread(self, last):
