@@ -114,7 +114,7 @@ void read_trigger(TableReader reader, builder::System& system) {
   system.trigger_rate_hz = reader.rate_hz("rate", 0);
   system.trigger_window = reader.integer("window", system.trigger_window, 1);
   if (reader.value() != nullptr && !reader.has("rate")) {
-    reader.reject("rate", "is missing; without a trigger leave the section out");
+    reader.reject_missing("rate", "is missing; without a trigger leave the section out");
   }
   reader.finish();
 }
@@ -187,6 +187,9 @@ storage::OnFull read_on_full(TableReader& reader) {
   return static_cast<storage::OnFull>(reader.choice("on_full", {"wait", "stop"}));
 }
 
+// What is read here of [storage] where a plug-in's sink reads the rest.
+constexpr auto sink_keys = std::to_array<std::string_view>({"sink", "on_full"});
+
 // How built events are kept: in files, nowhere, by the slices of a second stage, or by a plug-in.
 void read_sink(TableReader& reader, TableReader slice, Configuration& configuration) {
   const std::string sink = reader.text("sink", "file");
@@ -195,7 +198,8 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
   if (!storage::is_own_sink(sink)) {
     configuration.sink.type = sink;
     configuration.sink.place = reader.place_of("sink");
-    detail::read_own_settings(reader, {"sink", "on_full"}, configuration.sink.settings);
+    configuration.sink.common_keys = sink_keys;
+    detail::read_own_settings(reader, sink_keys, configuration.sink.settings);
   }
   if (forwards == slice.has("urls")) return;
   reader.reject("sink", forwards ? "\"forward\" needs slice.urls: where to"
@@ -220,7 +224,7 @@ void read_monitoring(TableReader reader, Monitoring& monitoring) {
       reader.integer("every", 1, 1, std::numeric_limits<std::uint32_t>::max()));
   monitoring.rate_hz = reader.rate_hz("rate", 0);
   if (!reader.has("every") && !reader.has("rate")) {
-    reader.reject("every", "is missing, or rate: how many events are published");
+    reader.reject_missing("every", "is missing, or rate: how many events are published");
   } else if (reader.has("rate") && monitoring.rate_hz < 1e-3) {
     reader.reject("rate", "is too low; leave [monitoring] out to publish nothing");
   }
@@ -380,7 +384,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   read_storage(storage, configuration.sink, configuration.storage);
   for (auto& plugin : reader.tables("plugin")) {
     const std::string path = plugin.text("path", "");
-    if (path.empty()) plugin.reject("path", "is missing: the shared object to load");
+    if (path.empty()) plugin.reject_missing("path", "is missing: the shared object to load");
     configuration.plugins.push_back(
         {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
     plugin.finish();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,6 +87,7 @@ struct Node {
   Duration filter_time_limit{}; ///< of a filter unit: for one event
   std::string type; ///< of an application or a filter
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
+  std::span<const std::string_view> common_keys; ///< of its table, whatever the type
 
   [[nodiscard]] bool listens_within_process() const {
     return std::ranges::any_of(urls,
@@ -111,6 +113,7 @@ struct Sink {
   std::string type; ///< empty: there is none
   settings::Place place; ///< of the key that names it
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
+  std::span<const std::string_view> common_keys; ///< of [storage], whatever the type
 };
 
 /// Samples of built events, which builder units publish for whoever wants to look at them.

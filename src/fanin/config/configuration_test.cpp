@@ -205,7 +205,17 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:5: trigger.rate: \"20\" has no unit; the units are Hz, kHz, MHz, GHz, as in "
        "\"20kHz\""},
       {m + "[trigger]\nrte = \"20kHz\"\n",
+       "run.toml:5: trigger.rte: unknown key; did you mean rate?"},
+      {m + "[trigger]\nfrequency = \"20kHz\"\n",
+       "run.toml:5: trigger.frequency: unknown key; known here: rate, window"},
+      {m + "[trigger]\nwindow = 20\n",
        "run.toml:4: trigger.rate: is missing; without a trigger leave the section out"},
+      {m + "[[plugin]]\npahts = \"a.so\"\n",
+       "run.toml:5: plugin.0.pahts: unknown key; did you mean path?"},
+      {"[[readout]]\nsource = [{ tpye = \"emulator\" }]\n[[builder]]\n",
+       "run.toml:2: readout.0.source.0.tpye: unknown key; did you mean type?"},
+      {m + "[[filter]]\ntyp = \"threshold\"\n",
+       "run.toml:5: filter.0.typ: unknown key; did you mean type?"},
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "

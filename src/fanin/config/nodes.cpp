@@ -1,7 +1,7 @@
 // The nodes, their sources and their processes.
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <initializer_list>
 #include <limits>
 #include <map>
 
@@ -18,6 +18,15 @@ namespace {
 constexpr std::uint64_t nodes_max = 4096; // of one role
 constexpr std::size_t sources_max = 65'536;
 constexpr std::int64_t offset_max = std::int64_t{1} << 62;
+
+// What is read here of a table whose other keys are its type's own.
+constexpr auto source_keys = std::to_array<std::string_view>(
+    {"count", "id", "name", "type", "required", "fragment_max", "expected", "counter_bits",
+     "offset", "first", "merged", "merged_optional"});
+constexpr auto application_keys =
+    std::to_array<std::string_view>({"name", "host", "cpu", "numa_node", "type"});
+constexpr auto filter_keys = std::to_array<std::string_view>(
+    {"name", "count", "host", "cpu", "numa_node", "type", "ahead", "latency", "time_limit"});
 
 // "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
 std::string node_name(const std::string& given, std::string_view prefix, std::size_t index,
@@ -64,7 +73,7 @@ bool is_path(std::string_view key) {
 
 } // namespace
 
-void read_own_settings(TableReader& reader, std::initializer_list<std::string_view> common,
+void read_own_settings(TableReader& reader, std::span<const std::string_view> common,
                        std::map<std::string, settings::Setting>& settings) {
   for (const Entry& entry : reader.value()->entries) {
     if (std::ranges::find(common, entry.key) != common.end()) continue;
@@ -142,7 +151,7 @@ private:
     const std::string name = reader.text("name", "");
     source.settings.type = reader.text("type", "");
     if (source.settings.type.empty()) {
-      reader.reject("type", "is missing, as in type = \"emulator\"");
+      reader.reject_missing("type", "is missing, as in type = \"emulator\"");
     }
     source.required = reader.boolean("required", source.required);
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
@@ -152,10 +161,8 @@ private:
       reader.reject("merged", "several sources cannot merge the same ones: leave out count");
     source.settings.key = reader.key();
     source.settings.place = reader.place();
-    read_own_settings(reader,
-                      {"count", "id", "name", "type", "required", "fragment_max", "expected",
-                       "counter_bits", "offset", "first", "merged", "merged_optional"},
-                      source.settings.values);
+    source.settings.common_keys = source_keys;
+    read_own_settings(reader, source_keys, source.settings.values);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
       Source one = source;
       const auto id = static_cast<SourceId>(first_id + copy);
@@ -276,8 +283,9 @@ void read_applications(TableReader& root, Configuration& configuration) {
     node.cpus = reader.cpus("cpu");
     node.type = reader.text("type", "");
     if (node.type.empty())
-      reader.reject("type", "is missing: the type that a plug-in has registered");
-    read_own_settings(reader, {"name", "host", "cpu", "numa_node", "type"}, node.settings);
+      reader.reject_missing("type", "is missing: the type that a plug-in has registered");
+    node.common_keys = application_keys;
+    read_own_settings(reader, application_keys, node.settings);
     configuration.nodes.push_back(std::move(node));
   }
 }
@@ -291,17 +299,15 @@ void read_filters(TableReader& root, Configuration& configuration) {
     const std::vector<int> cpus = read_cpus(reader, count);
     alike.type = reader.text("type", "");
     if (alike.type.empty())
-      reader.reject("type", "is missing: the type that a plug-in has registered");
+      reader.reject_missing("type", "is missing: the type that a plug-in has registered");
     alike.filter_ahead =
         static_cast<std::uint32_t>(reader.integer("ahead", 2, 1, wire::filter_ahead_max));
     alike.filter_latency = reader.duration("latency", std::chrono::milliseconds{100});
     alike.filter_time_limit = reader.duration("time_limit", std::chrono::seconds{1});
     if (alike.filter_time_limit < std::chrono::milliseconds{20})
       reader.reject("time_limit", "decisions are sent every 10 ms: set 20ms or more");
-    read_own_settings(
-        reader,
-        {"name", "count", "host", "cpu", "numa_node", "type", "ahead", "latency", "time_limit"},
-        alike.settings);
+    alike.common_keys = filter_keys;
+    read_own_settings(reader, filter_keys, alike.settings);
     for (std::uint64_t copy = 0; copy < count; ++copy) {
       Node node = alike;
       node.name = node_name(name, "fu", index++, copy, count);
@@ -430,7 +436,7 @@ void read_processes(TableReader& root, Configuration& configuration) {
       process.nodes.push_back(*node);
     }
     if (process.nodes.empty()) {
-      reader.reject("nodes", "is missing or empty, as in nodes = [\"evm\", \"ru0\"]");
+      reader.reject_missing("nodes", "is missing or empty, as in nodes = [\"evm\", \"ru0\"]");
       return;
     }
     process.name = reader.text("name", configuration.nodes[process.nodes.front()].name);

@@ -55,7 +55,7 @@ namespace {
 void read_forward(TableReader& reader, Forward& forward) {
   forward.slices = reader.urls("urls");
   if (!reader.has("source"))
-    reader.reject("source", "is missing: that of the slices' super-fragments");
+    reader.reject_missing("source", "is missing: that of the slices' super-fragments");
   forward.source =
       static_cast<SourceId>(reader.integer("source", 0, 0, std::numeric_limits<SourceId>::max()));
   forward.give_up = reader.duration("give_up", forward.give_up);

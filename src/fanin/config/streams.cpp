@@ -13,7 +13,7 @@ void read_streams(TableReader& root, builder::System& system) {
     storage::StreamInfo stream;
     stream.name = reader.text("name", "");
     if (stream.name.empty() || stream.name.size() > 64) {
-      reader.reject("name", "is missing or longer than 64: what the filter calls it");
+      reader.reject_missing("name", "is missing or longer than 64: what the filter calls it");
     } else if (stream.name == "error") {
       reader.reject("name", "\"error\" is the stream of events that no filter unit could decide");
     } else if (std::ranges::find(system.streams, stream.name, &storage::StreamInfo::name) !=

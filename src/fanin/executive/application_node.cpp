@@ -25,6 +25,7 @@ Result<> ApplicationNode::make() {
   context.settings.place = node.place;
   context.settings.log = context_.log;
   context.settings.values = node.settings;
+  context.settings.common_keys = node.common_keys;
   const PluginCall call(context.settings, "application");
   auto made = (*factory)(context);
   if (!made) return std::unexpected(made.error());

@@ -25,6 +25,7 @@ builder::FilterSettings filter_settings(const config::Configuration& configurati
   settings.settings.seed = configuration.run.seed;
   settings.settings.log = std::move(log);
   settings.settings.values = node.settings;
+  settings.settings.common_keys = node.common_keys;
   settings.streams = configuration.system.streams;
   return settings;
 }

@@ -212,6 +212,7 @@ source::SourceSettings sink_settings(const config::Configuration& configuration)
   settings.place = sink.place;
   settings.seed = configuration.run.seed;
   settings.values = sink.settings;
+  settings.common_keys = sink.common_keys;
   return settings;
 }
 

@@ -35,18 +35,20 @@ std::optional<std::int64_t> signed_number(std::string_view text) {
   return negative ? -value : value;
 }
 
-// Levenshtein's distance.
+// Levenshtein's distance; two neighbours that have changed places count once.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  std::vector rows(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
+      const std::size_t change = rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, change});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
     }
   }
-  return row[b.size()];
+  return rows[a.size()][b.size()];
 }
 
 constexpr int cpu_max = 4095;
@@ -74,8 +76,28 @@ void Problems::add(const Place& place, std::string_view key, std::string_view re
                                               : fmt::format("{}{}: {}", at, key, reason)};
 }
 
+void Problems::add_missing(const Place& place, std::string_view key, std::string_view reason) {
+  if (!first) first_is_of_missing_key = true;
+  add(place, key, reason);
+}
+
+void Problems::add_unknown(const Place& place, std::string_view key, std::string_view reason) {
+  if (std::exchange(first_is_of_missing_key, false)) first.reset();
+  add(place, key, reason);
+}
+
+bool TableReader::is_known(std::string_view key) const {
+  return std::ranges::find(known_, key) != known_.end();
+}
+
+void TableReader::know(std::span<const std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (!is_known(key)) known_.emplace_back(key);
+  }
+}
+
 const Value* TableReader::find(std::string_view key) {
-  if (std::ranges::find(known_, key) == known_.end()) known_.emplace_back(key);
+  know({&key, 1});
   return table_ == nullptr ? nullptr : table_->find(key);
 }
 
@@ -96,6 +118,15 @@ std::string TableReader::where(std::string_view key) const {
 
 void TableReader::reject(std::string_view key, std::string_view reason) {
   problems_.add(place_of(key), path(key), reason);
+}
+
+void TableReader::reject_missing(std::string_view key, std::string_view reason) {
+  problems_.add_missing(place_of(key), path(key), reason);
+  if (table_ == nullptr) return;
+  for (const Entry& entry : table_->entries) {
+    if (!is_known(entry.key) && !nearest(entry.key, {std::string(key)}).empty())
+      reject_unknown(entry, key);
+  }
 }
 
 const std::string* TableReader::plain(std::string_view key, std::string_view wanted) {
@@ -324,14 +355,17 @@ std::vector<TableReader> TableReader::tables(std::string_view key) {
 void TableReader::finish() {
   if (table_ == nullptr) return;
   for (const Entry& entry : table_->entries) {
-    if (std::ranges::find(known_, entry.key) != known_.end()) continue;
-    const std::string meant = nearest(entry.key, known_);
-    auto known = known_;
-    std::ranges::sort(known);
-    reject(entry.key, meant.empty()
-                          ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
-                          : fmt::format("unknown key; did you mean {}?", meant));
+    if (!is_known(entry.key)) reject_unknown(entry, nearest(entry.key, known_));
   }
+}
+
+void TableReader::reject_unknown(const Entry& entry, std::string_view meant) {
+  auto known = known_;
+  std::ranges::sort(known);
+  problems_.add_unknown(
+      entry.value.place, path(entry.key),
+      meant.empty() ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
+                    : fmt::format("unknown key; did you mean {}?", meant));
 }
 
 } // namespace fanin::settings

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +20,15 @@
 
 namespace fanin::settings {
 
-/// The first error of a whole configuration.
+/// The first error of a whole configuration: "file:line: key: reason", of kind usage.
 struct Problems {
   std::optional<Error> first;
-  /// "file:line: key: reason", of kind usage.
+  bool first_is_of_missing_key = false;
+
   FANIN_API void add(const Place& place, std::string_view key, std::string_view reason);
+  FANIN_API void add_missing(const Place& place, std::string_view key, std::string_view reason);
+  /// An unknown key may be the one that is missing, misspelled. So it comes before a missing one.
+  FANIN_API void add_unknown(const Place& place, std::string_view key, std::string_view reason);
 };
 
 class FANIN_API TableReader {
@@ -70,6 +75,10 @@ public:
   [[nodiscard]] std::vector<TableReader> tables(std::string_view key);
 
   void reject(std::string_view key, std::string_view reason);
+  /// The key is not there. If one that was not read is similar, that one is reported as unknown.
+  void reject_missing(std::string_view key, std::string_view reason);
+  /// Keys that are read elsewhere: they are known here, too.
+  void know(std::span<const std::string_view> keys);
   void finish(); ///< reports the keys that were not read as unknown
 
 private:
@@ -79,6 +88,8 @@ private:
   template <class T, class Parse>
   [[nodiscard]] T parsed(std::string_view key, T fallback, std::string_view wanted, Parse parse);
   bool add_cpus(std::string_view key, std::string_view text, std::vector<int>& cpus);
+  [[nodiscard]] bool is_known(std::string_view key) const;
+  void reject_unknown(const Entry& entry, std::string_view meant);
 
   const Value* table_;
   std::string key_;

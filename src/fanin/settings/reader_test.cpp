@@ -69,6 +69,7 @@ TEST(Nearest, finds_slips_of_the_finger_and_nothing_far_away) {
   const std::vector<std::string> known{"duration", "events", "number"};
   EXPECT_EQ(nearest("durtion", known), "duration");
   EXPECT_EQ(nearest("event", known), "events");
+  EXPECT_EQ(nearest("tpye", {"type"}), "type"); // two letters have changed places
   EXPECT_EQ(nearest("zzz", known), "");
 }
 

@@ -85,7 +85,7 @@ Made make_hld(const SourceSettings& settings) {
   SettingsReader reader(settings);
   HldOptions options;
   options.path = reader.required_text("path");
-  if (!reader.has("address")) reader.reject("address", "is missing; as in 0xe000");
+  if (!reader.has("address")) reader.reject_missing("address", "is missing, as in 0xe000");
   options.address = static_cast<std::uint16_t>(reader.integer("address", 0, 0, 0xffff));
   if (options.address == hld_trailer_address) {
     reader.reject("address", "0x5555 is the trailer of the recording event builder, not a source");

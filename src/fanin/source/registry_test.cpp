@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <stdexcept>
 
 #include "fanin/source/emulator.hpp"
@@ -57,6 +58,23 @@ TEST(Registry, an_unknown_key_says_file_line_key_and_the_known_ones) {
               StartsWith("run.toml:11: readout.0.source.0.colour: unknown key; known here: "));
   EXPECT_THAT(error, HasSubstr("rate"));
   EXPECT_THAT(error_of("emulator", {{"rat", "1kHz"}}), HasSubstr("did you mean rate?"));
+}
+
+TEST(Registry, an_unknown_key_that_is_like_one_of_all_types_is_taken_for_it) {
+  constexpr auto common = std::to_array<std::string_view>({"fragment_max", "required"});
+  SourceSettings settings = settings_of("emulator", {{"fragmentmax", "4KiB"}});
+  settings.common_keys = common;
+  const auto made = built_in().make(settings);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().text, "run.toml:11: readout.0.source.0.fragmentmax: unknown key; did you "
+                               "mean fragment_max?");
+}
+
+TEST(Registry, an_unknown_key_comes_before_a_missing_one) {
+  EXPECT_EQ(error_of("receive", {{"lisent", "tcp://127.0.0.1:1"}}),
+            "run.toml:11: readout.0.source.0.lisent: unknown key; did you mean listen?");
+  EXPECT_THAT(error_of("receive", {{"where", "tcp://127.0.0.1:1"}}),
+              StartsWith("run.toml:11: readout.0.source.0.where: unknown key; known here: "));
 }
 
 TEST(Registry, a_missing_unit_names_the_units) {

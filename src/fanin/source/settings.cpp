@@ -17,11 +17,17 @@ settings::Value table_of(const SourceSettings& settings) {
 } // namespace
 
 SettingsReader::SettingsReader(const SourceSettings& settings)
-    : table_(table_of(settings)), reader_(&table_, settings.key, problems_) {}
+    : table_(table_of(settings)), reader_(&table_, settings.key, problems_) {
+  reader_.know(settings.common_keys);
+}
 
 std::string SettingsReader::required_text(std::string_view key) {
   std::string value = text(key);
-  if (value.empty()) reject(key, has(key) ? "is empty" : "is missing");
+  if (!has(key)) {
+    reject_missing(key, "is missing");
+  } else if (value.empty()) {
+    reject(key, "is empty");
+  }
   return value;
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@ struct SourceSettings {
   settings::Place place; ///< where it is described
   std::uint64_t seed = 1; ///< seed of the run; a source mixes its id in
   std::map<std::string, settings::Setting> values; ///< of the type's own keys
+  std::span<const std::string_view> common_keys; ///< what fanin reads itself, whatever the type
   LogFunction log; ///< gets the log lines of the source; may be empty
 };
 
@@ -78,6 +80,11 @@ public:
   [[nodiscard]] std::string where(std::string_view key) const { return reader_.where(key); }
   /// Keeps an error for the value of `key`, unless there is one already.
   void reject(std::string_view key, std::string_view reason) { reader_.reject(key, reason); }
+  /// Keeps an error for `key`, which is not there, unless there is one already. A key that is
+  /// similar and unknown is named instead.
+  void reject_missing(std::string_view key, std::string_view reason) {
+    reader_.reject_missing(key, reason);
+  }
   /// The first error, or an unknown key. Kind: usage.
   [[nodiscard]] Result<> finish();
 

@@ -1,8 +1,8 @@
 // How the sections of a configuration are read; private to the module.
 #pragma once
 
-#include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
 [[nodiscard]] std::uint64_t read_buffer(TableReader& reader, std::string_view key,
                                         std::uint64_t fallback);
 // All keys but the common ones, for the type of source, application, filter or sink to understand.
-void read_own_settings(TableReader& reader, std::initializer_list<std::string_view> common,
+void read_own_settings(TableReader& reader, std::span<const std::string_view> common,
                        std::map<std::string, settings::Setting>& settings);
 [[nodiscard]] int read_numa_node(TableReader& reader, int fallback);
 
