@@ -194,6 +194,13 @@ std::string format_size(std::uint64_t bytes) {
   return format_in(static_cast<double>(bytes), steps, 1023.5);
 }
 
+std::string exact_size(std::uint64_t bytes) {
+  static constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t i = 0;
+  for (; i + 1 < units.size() && bytes != 0 && bytes % kibi == 0; ++i) bytes /= kibi;
+  return fmt::format("{}{}", bytes, units[i]);
+}
+
 std::string format_bandwidth(double bytes_per_second) {
   static constexpr std::array<Step, 5> steps{
       {{"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}};

@@ -29,5 +29,7 @@ parse_bandwidth(std::string_view text); ///< bytes per second, > 0
 [[nodiscard]] FANIN_API std::string format_bandwidth(double bytes_per_second);
 [[nodiscard]] FANIN_API std::string format_rate(double hertz);
 [[nodiscard]] FANIN_API std::string format_duration(Duration duration);
+/// As a configuration has it, exactly: "1536KiB".
+[[nodiscard]] FANIN_API std::string exact_size(std::uint64_t bytes);
 
 } // namespace fanin

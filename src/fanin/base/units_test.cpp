@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fanin/base/random.hpp"
+
 namespace fanin {
 namespace {
 
@@ -78,6 +80,19 @@ TEST(Units, values_are_written_with_three_digits) {
   EXPECT_EQ(format_duration(90s), "90 s");
   EXPECT_EQ(format_duration(5min), "5 min");
   EXPECT_EQ(format_duration(-5ms), "-5 ms");
+}
+
+TEST(Units, an_exact_size_is_read_as_the_same_number) {
+  EXPECT_EQ(exact_size(0), "0B");
+  EXPECT_EQ(exact_size(1), "1B");
+  EXPECT_EQ(exact_size(1536), "1536B");
+  EXPECT_EQ(exact_size(1536 << 10), "1536KiB");
+  EXPECT_EQ(exact_size(std::uint64_t{3} << 50), "3072TiB");
+  Random random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t size = (random.next() >> random.below(64)) << random.below(40) >> 8;
+    EXPECT_EQ(parse_size(exact_size(size)), size);
+  }
 }
 
 } // namespace
