@@ -280,7 +280,7 @@ Result<std::string> inspect_file(const std::string& path) {
   }
   fmt::format_to(out, "; {} in the file\n", format_size(info.file_size));
   if (const auto seconds = seconds_of_run(info); seconds > 0 && file.events() > 0) {
-    fmt::format_to(out, "  {} in this file over the {:.1f} s of the run\n",
+    fmt::format_to(out, "  event rate {}: the events of this file over the {:.1f} s of the run\n",
                    format_rate(static_cast<double>(file.events()) / seconds), seconds);
   }
   if (!info.streams.empty()) {
