@@ -51,6 +51,8 @@ def check(result, events, rejected, undecided=0):
     assert manifest.returncode == 0, manifest.stdout + manifest.stderr
     found = verify(result)
     assert found["events"] == events and found["complete"] == events
+    assert found["rejected"] == rejected
+    assert (f"\nfilter     {rejected} events rejected" in manifest.stdout) == (rejected != 0), manifest.stdout
     return found
 
 

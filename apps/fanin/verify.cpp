@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/this_host.hpp"
@@ -55,15 +56,18 @@ void print_result(const storage::VerifyResult& result) {
   print_lines("problem", result.problems, result.problems_left_out);
   print_lines("note", result.notes, result.notes_left_out);
   print_lines("missing", result.missing, result.missing_left_out);
-  print(fmt::format(
-      "events     {}: {} complete, {} incomplete; {} superseded copies, {} duplicates\n",
-      result.events, result.complete, result.incomplete, result.superseded, result.duplicates));
-  print(fmt::format("fragments  {}, {}; {} checksum errors, {} flagged when built\n",
-                    result.fragments, format_size(result.bytes), result.crc_errors,
+  print(fmt::format("events     {}: {} complete, {} incomplete; {}, {}\n", result.events,
+                    result.complete, result.incomplete,
+                    counted(result.superseded, "superseded copy", "superseded copies"),
+                    counted(result.duplicates, "duplicate")));
+  if (result.rejected != 0)
+    print(fmt::format("filter     {} rejected, without fragments\n",
+                      counted(result.rejected, "event")));
+  print(fmt::format("fragments  {}, {}; {}, {} flagged when built\n", result.fragments,
+                    format_size(result.bytes), counted(result.crc_errors, "checksum error"),
                     result.flagged));
-  if (result.gaps != 0) {
-    print(fmt::format("gaps       {} numbers that no source has\n", result.gaps));
-  }
+  if (result.gaps != 0)
+    print(fmt::format("gaps       {} that no source has\n", counted(result.gaps, "number")));
   print(result.good() ? "good\n" : "NOT GOOD\n");
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using detail::EventSpan;
 using detail::Lines;
+using detail::merged;
 
 struct ScannedFile {
   RunFileInfo info;
@@ -27,16 +28,10 @@ struct ScannedFile {
   std::vector<detail::SourceCount> counts;
 };
 
-// Ascending and disjoint.
-std::vector<GapRow> merged(std::vector<GapRow> gaps) {
-  std::ranges::sort(gaps, {}, &GapRow::first);
-  std::vector<GapRow> result;
-  for (const auto& gap : gaps) {
-    if (result.empty() || result.back().end < gap.first) result.push_back(gap);
-    result.back().end = std::max(result.back().end, gap.end);
-  }
-  return result;
-}
+struct ScannedRun {
+  std::vector<ScannedFile> files;
+  detail::MissingRanges missing;
+};
 
 // All files of one run, against each other.
 class RunCheck {
@@ -344,11 +339,11 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
 
 // A file has the name that a manifest knows, and was put there from another run.
 void find_files_of_other_runs(std::span<const std::string> manifests,
-                              const std::map<RunNumber, std::vector<ScannedFile>>& runs,
+                              const std::map<RunNumber, ScannedRun>& runs,
                               Lines& problems) {
   std::map<std::string, const RunFileInfo*> scanned; // by name
-  for (const auto& [run, files] : runs) {
-    for (const auto& file : files) {
+  for (const auto& [number, run] : runs) {
+    for (const auto& file : run.files) {
       scanned[std::filesystem::path(file.info.path).filename().string()] = &file.info;
     }
   }
@@ -374,8 +369,8 @@ std::uint64_t file_size(const std::string& path) {
   return error ? 0 : size;
 }
 
-void scan_file(const std::string& path, std::map<RunNumber, std::vector<ScannedFile>>& runs,
-               VerifyResult& result, Lines& problems, Lines& notes, Lines& missing,
+void scan_file(const std::string& path, std::map<RunNumber, ScannedRun>& runs,
+               VerifyResult& result, Lines& problems, Lines& notes,
                const std::function<void(std::uint64_t)>& progress) {
   const auto reader = RunFileReader::open(path);
   if (!reader) return problems.add(reader.error().text);
@@ -385,11 +380,11 @@ void scan_file(const std::string& path, std::map<RunNumber, std::vector<ScannedF
   } else if (!info.finished) {
     notes.add(fmt::format("{}: not closed: it is being written, or its writer was killed", path));
   }
-  auto& run = runs[info.run];
-  detail::FileScan scan(**reader, static_cast<std::uint32_t>(run.size()), result, problems,
+  auto& [files, missing] = runs[info.run];
+  detail::FileScan scan(**reader, static_cast<std::uint32_t>(files.size()), result, problems,
                         missing);
   scan.run(progress);
-  run.push_back(
+  files.push_back(
       {.info = info, .spans = scan.spans(), .gaps = scan.gaps(), .counts = scan.counts()});
   ++result.files;
 }
@@ -414,7 +409,7 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
   }
   std::uint64_t total = 0;
   for (const auto& path : paths) total += file_size(path);
-  std::map<RunNumber, std::vector<ScannedFile>> runs;
+  std::map<RunNumber, ScannedRun> runs;
   std::uint64_t before = 0;
   for (const auto& path : paths) {
     std::uint64_t done = before;
@@ -422,12 +417,14 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
       done += checked;
       if (options.progress) options.progress(std::min(done, total), total);
     };
-    scan_file(path, runs, result, problems, notes, missing, progress);
+    scan_file(path, runs, result, problems, notes, progress);
     before += file_size(path);
   }
   find_files_of_other_runs(options.manifests, runs, problems);
-  for (auto& [number, scanned] : runs) {
-    RunCheck(std::move(scanned), result, problems, notes).run(options.manifests);
+  for (auto& [number, run] : runs) {
+    for (std::string& line : run.missing.lines(number)) missing.add(std::move(line));
+    result.missing_left_out += run.missing.left_out();
+    RunCheck(std::move(run.files), result, problems, notes).run(options.manifests);
   }
   return result;
 }

@@ -38,11 +38,11 @@ struct VerifyResult {
   std::size_t files = 0; ///< that could be read
   std::vector<std::string> problems; ///< what is wrong; one line each
   std::vector<std::string> notes; ///< remarks: files that are not closed, or were not given
-  std::vector<std::string>
-      missing; ///< what incomplete events lack, by name; one line for consecutive events
+  std::vector<std::string> missing; ///< what incomplete events lack, by name; one line for all
+                                    ///< that lack the same, with their numbers
   std::uint64_t problems_left_out = 0; ///< lines beyond lines_max
   std::uint64_t notes_left_out = 0;
-  std::uint64_t missing_left_out = 0;
+  std::uint64_t missing_left_out = 0; ///< lines, and events that are in none
 
   /// Nothing is wrong. Incomplete events and superseded copies are normal.
   [[nodiscard]] bool good() const { return duplicates == 0 && crc_errors == 0 && problems.empty(); }

@@ -207,9 +207,32 @@ TEST_F(Verify, names_neither_optional_sources_nor_events_that_lack_nothing) {
   EXPECT_THAT(result.problems, IsEmpty());
   EXPECT_EQ(result.incomplete, 4U);
   EXPECT_THAT(result.missing,
-              ElementsAre(::testing::EndsWith("event 2 lacks source 0x14 (source-20), absent"),
-                          ::testing::EndsWith("events 5 to 6 lack source 0x14 (source-20), absent"),
-                          ::testing::EndsWith("event 7 lacks source 0xa (source-10), absent")));
+              ElementsAre("run 7: events 2, 5 to 6 lack source 0x14 (source-20), absent",
+                          "run 7: event 7 lacks source 0xa (source-10), absent"));
+}
+
+// As builder units take batches in turn.
+TEST_F(Verify, says_in_one_line_what_is_missing_over_several_files) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = source == 20 && event >= 50;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 9U};
+  };
+  const auto result = check({write("bu0", {{{0, 100}}, {{200, 300}}}, 1, plan),
+                             write("bu1", {{{100, 200}}, {{300, 400}}}, 1, plan)});
+  EXPECT_EQ(result.incomplete, 350U);
+  EXPECT_THAT(result.missing,
+              ElementsAre("run 7: events 50 to 399 lack source 0x14 (source-20), absent"));
+}
+
+TEST_F(Verify, names_the_first_ranges_of_many) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = source == 20 && event % 2 == 1;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 9U};
+  };
+  const auto result = check({write("bu0", {{{0, 100}}}, 1, plan)});
+  EXPECT_THAT(result.missing,
+              ElementsAre("run 7: events 1, 3, 5, 7, 9, 11, 13, 15 and 42 more ranges lack source "
+                          "0x14 (source-20), absent"));
 }
 
 TEST_F(Verify, takes_a_file_of_one_event) {

@@ -20,7 +20,7 @@ constexpr std::uint32_t fragment_flags = event_bad_checksum | event_bad_number |
 } // namespace
 
 FileScan::FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
-                   Lines& missing)
+                   MissingRanges& missing)
     : reader_(reader), file_(file), result_(result), problems_(problems), missing_(missing) {
   required_count_ = static_cast<std::uint32_t>(
       std::ranges::count(reader.info().sources, true, &SourceInfo::required));
@@ -62,7 +62,6 @@ void FileScan::run(const std::function<void(std::uint64_t)>& checked) {
       begin = end;
     }
   }
-  write_missing();
   if (!done) problems_.add(done.error().text);
 }
 
@@ -279,7 +278,7 @@ void FileScan::add_to_spans(const EventRow& row, bool incomplete) {
 
 // The required sources that an event lacks, by name.
 void FileScan::note_missing(const EventRow& row, std::span<const FragmentRow> fragments) {
-  if (missing_.full()) return missing_.add({});
+  if (missing_.full()) return missing_.leave_out();
   const auto missing = reader_.missing_of(row);
   std::string names;
   for (const auto& source : reader_.info().sources) {
@@ -293,23 +292,7 @@ void FileScan::note_missing(const EventRow& row, std::span<const FragmentRow> fr
     }
     names += fmt::format("{}source {}, {}", names.empty() ? "" : "; ", name_of(source.id), reason);
   }
-  if (missing_events_.end == row.event && missing_names_ == names) {
-    ++missing_events_.end;
-    return;
-  }
-  write_missing();
-  missing_events_ = {row.event, row.event + 1};
-  missing_names_ = std::move(names);
-}
-
-void FileScan::write_missing() {
-  if (missing_events_.empty()) return;
-  const auto events =
-      missing_events_.count() == 1
-          ? fmt::format("event {} lacks", missing_events_.first)
-          : fmt::format("events {} to {} lack", missing_events_.first, missing_events_.end - 1);
-  missing_.add(fmt::format("{}: {} {}", reader_.info().path, events, missing_names_));
-  missing_events_ = {};
+  missing_.add(row.event, names);
 }
 
 // In the order in which they lie in the file, so that it is read from front to back.

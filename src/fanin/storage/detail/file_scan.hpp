@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/storage/detail/missing_ranges.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/verify.hpp"
@@ -36,9 +37,8 @@ class Lines {
 public:
   Lines(std::vector<std::string>& lines, std::uint64_t& left_out, std::size_t max)
       : lines_(lines), left_out_(left_out), max_(max) {}
-  [[nodiscard]] bool full() const { return lines_.size() >= max_; }
   void add(std::string line) {
-    if (full())
+    if (lines_.size() >= max_)
       ++left_out_;
     else
       lines_.push_back(std::move(line));
@@ -55,7 +55,7 @@ class FileScan {
 public:
   // All references must outlive the scan. `file` is put into the spans.
   FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
-           Lines& missing);
+           MissingRanges& missing);
 
   // `checked` is called with the bytes of payload just checked. A file that turns out to be corrupt
   // halfway is a problem; what was found before counts.
@@ -79,7 +79,6 @@ private:
   std::uint32_t count_withheld(const EventRow& row);
   void add_to_spans(const EventRow& row, bool incomplete);
   void note_missing(const EventRow& row, std::span<const FragmentRow> fragments);
-  void write_missing();
   [[nodiscard]] Result<> check_bytes();
   [[nodiscard]] Result<std::uint32_t> checksum_of(const FragmentRow& fragment);
   void problem(const std::string& text);
@@ -90,7 +89,7 @@ private:
   std::uint32_t file_;
   VerifyResult& result_;
   Lines& problems_;
-  Lines& missing_;
+  MissingRanges& missing_;
   std::function<void(std::uint64_t)> checked_;
 
   std::uint32_t required_count_ = 0;
@@ -102,8 +101,6 @@ private:
   std::vector<FragmentRow> fragments_;
   std::vector<std::byte> window_; // of /bytes, from window_begin_
   std::uint64_t window_begin_ = 0;
-  EventRange missing_events_; // of the line to come, and what they lack
-  std::string missing_names_;
   std::vector<EventSpan> spans_;
   std::vector<GapRow> gaps_;
 };
