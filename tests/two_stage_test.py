@@ -377,7 +377,7 @@ def test_stages_that_do_not_fit_are_refused_in_one_line():
         for command in ("check", "run"):
             done = fanin(command, *files)
             assert done.returncode == 2, command
-            assert re.fullmatch(r".*group0\.toml:1: slice\.source: 0x1002 is no source that listens at tcp://\S+ in .*slice0\.toml; "
+            assert re.fullmatch(r".*group0\.toml:24: slice\.source: 0x1002 is no source that listens at tcp://\S+ in .*slice0\.toml; "
                                 r"there are: 0x1000\n", done.stderr), done.stderr
         done = fanin("run", *files, "--node", "evm")
         assert done.returncode == 2 and "--node, --hosts and --testbed are for one configuration" in done.stderr, done.stderr

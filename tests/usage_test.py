@@ -240,6 +240,7 @@ def test_wrong_configurations():
         config = folder.small()
         says(2, "there is no source of type \"camera\"; known: emulator, hld, receive, sls", "run", config,
              "--set", "source.type=camera")
+        says(2, "--set:1: readout.0.source.0.size_mean: unknown key; known here: ", "check", config, "--set", "source.type=hld")
         says(2, "size_meen: unknown key", "run", config, "--set", "source.size_meen=1KiB")
         says(2, "--set:1: readout.0.source.0.size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
         says(2, "there is no transport for carrier-pigeon://; there are: tcp, shm, verbs, inproc", "run", config,
@@ -255,10 +256,10 @@ def test_what_this_host_does_not_have():
     with Folder() as folder:
         config = folder.small()
         for command in ("run", "check"):
-            says(2, "builder.0: ", command, config, "--set", "buffers.builder=60TiB")
+            says(2, "--set:1: builder.0: ", command, config, "--set", "buffers.builder=60TiB")
             says(2, "buffers.builder: 100 TiB is more than any host has", command, config, "--set",
                  "buffers.builder=100TiB")
-            says(2, "event_manager: NUMA node 1000", command, config, "--set", "buffers.numa_node=1000")
+            says(2, "--set:1: event_manager: NUMA node 1000", command, config, "--set", "buffers.numa_node=1000")
         config = folder.write("cpu.toml", config.read_text().replace("[[builder]]", '[[builder]]\ncpu = "900-901"'))
         says(2, "builder.0.cpu: CPU 900 does not exist", "check", config)
 
@@ -266,10 +267,10 @@ def test_what_this_host_does_not_have():
 def test_pools_too_small_for_the_rate():
     with Folder() as folder:
         config = folder.small(rate="100kHz")
-        says(2, "readout.0.buffer: 16 MiB is too small: 200 MB/s for 300 ms (buffers.hold + event.latency) take 57.2 MiB; raise "
-                "buffers.readout or lower the rate", "check", config)
+        says(2, "buffers.readout: 16 MiB is too small for \"ru0\": 200 MB/s for 300 ms (buffers.hold + event.latency) take "
+                "57.2 MiB; set it to \"58MiB\", or lower the rate", "check", config)
         config = folder.small()
-        says(2, "builder.0.buffer: 4 MiB is too small: two batches of 4 MiB", "check", config,
+        says(2, "--set:1: buffers.builder: 4 MiB is too small for \"bu0\": two batches (4 MiB)", "check", config,
              "--set", "buffers.builder=4MiB")
         says(2, "fragments may have 64 MiB need", "check", config, "--set", "source.fragment_max=64MiB")
 

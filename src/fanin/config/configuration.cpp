@@ -20,7 +20,7 @@ namespace detail {
 
 std::string resolve_path(const std::string& path, const Place& place) {
   const auto slash = place.file.rfind('/');
-  const bool from_file = place.file != "--set" && slash != std::string::npos;
+  const bool from_file = !place.is_override() && slash != std::string::npos;
   if (path.empty() || path.front() == '/' || !from_file) return path;
   return place.file.substr(0, slash + 1) + path;
 }
@@ -68,7 +68,6 @@ void read_run(TableReader reader, Configuration& configuration) {
   }
   configuration.system.events_max = reader.integer("events", configuration.system.events_max, 1);
   run.output = reader.text("output", run.output);
-  run.output_place = reader.place_of("output");
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
   } else if (run.output.contains('\n')) {
@@ -197,7 +196,6 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
   if (sink == "discard" || forwards) configuration.run.output.clear();
   if (!storage::is_own_sink(sink)) {
     configuration.sink.type = sink;
-    configuration.sink.place = reader.place_of("sink");
     configuration.sink.common_keys = sink_keys;
     detail::read_own_settings(reader, sink_keys, configuration.sink.settings);
   }
@@ -300,10 +298,10 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
     return reader.reject("carrier",
                          fmt::format("{} is more than half a page (buffers.page = {}): at most {}",
                                      format_size(carrier), format_size(system.data_page),
-                                     format_size(most)));
+                                     exact_size(most)));
   }
   if (carrier < carrier_least) {
-    return reader.reject("carrier", fmt::format("takes at least {}", format_size(carrier_least)));
+    return reader.reject("carrier", fmt::format("takes at least {}", exact_size(carrier_least)));
   }
   shaping.carrier = static_cast<std::uint32_t>(carrier);
   shaping.window = reader.size("window", shaping.window_usual(connections));
@@ -316,7 +314,7 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
                     format_size(shaping.window), carriers_least, format_size(carrier), readouts,
                     system.rails == 1 ? std::string()
                                       : fmt::format(" over each of {} rails", system.rails),
-                    format_size(window_least),
+                    exact_size(window_least),
                     reader.has("carrier") ? " or a smaller shaping.carrier" : ""));
   }
   const std::uint32_t asked = system.batch_events;
@@ -331,7 +329,7 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
                              needs_page  ? "buffers.page"
                              : by_window ? "shaping.window"
                                          : "shaping.carrier",
-                             format_size(factor * carrier_for(asked))));
+                             exact_size(factor * carrier_for(asked))));
   }
 }
 
@@ -359,10 +357,14 @@ void finish_system(Configuration& configuration) {
   }
 }
 
-Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
-                                const std::vector<std::string>& overrides) {
-  if (!parsed) return std::unexpected(parsed.error());
-  Value& root = *parsed;
+// With an override to `blame`, it is the place of all errors.
+Result<Configuration> interpret(Value parsed, const std::string& file,
+                                std::span<const std::string> overrides,
+                                std::optional<Place> blame = {}) {
+  Configuration configuration;
+  configuration.file = file;
+  configuration.written = std::move(parsed);
+  Value& root = configuration.written;
   std::uint32_t ordinal = 0;
   for (const auto& assignment : overrides) {
     if (auto done = settings::override_value(root, assignment, ++ordinal); !done) {
@@ -370,9 +372,8 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
     }
   }
   Problems problems;
+  problems.blame = std::move(blame);
   TableReader reader(&root, "", problems);
-  Configuration configuration;
-  configuration.file = file;
   read_run(reader.table("run"), configuration);
   read_network(reader.table("network"), configuration.network, configuration.system);
   read_trigger(reader.table("trigger"), configuration.system);
@@ -385,8 +386,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   for (auto& plugin : reader.tables("plugin")) {
     const std::string path = plugin.text("path", "");
     if (path.empty()) plugin.reject_missing("path", "is missing: the shared object to load");
-    configuration.plugins.push_back(
-        {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
+    configuration.plugins.push_back(detail::resolve_path(path, plugin.place_of("path")));
     plugin.finish();
   }
   if (!configuration.sink.type.empty() && configuration.plugins.empty()) {
@@ -410,7 +410,40 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   return configuration;
 }
 
+// Where an override has made wrong what was right before, it is at fault, whichever key shows that.
+Result<Configuration> interpret_and_blame(const Value& parsed, const std::string& file,
+                                          std::span<const std::string> overrides) {
+  auto result = interpret(parsed, file, overrides);
+  for (std::size_t good = overrides.size(); !result && good-- > 0;) {
+    if (!interpret(parsed, file, overrides.first(good))) continue;
+    const Place blame{"--set", static_cast<std::uint32_t>(good + 1)};
+    return interpret(parsed, file, overrides, blame);
+  }
+  return result;
+}
+
 } // namespace
+
+settings::Place Configuration::place_of(std::string_view key,
+                                        std::span<const std::string> causes) const {
+  for (const std::string& cause : causes) {
+    const Value* const value = settings::find_path(written, cause);
+    const Value* const given = value == nullptr ? nullptr : settings::find_override(*value);
+    if (given != nullptr) return given->place;
+  }
+  // A source has what it does not say itself from [source].
+  const auto dot = key.rfind('.');
+  if (key.contains(".source") && settings::find_path(written, key) == nullptr) {
+    const Value* const common = settings::find_path(written, fmt::format("source{}", key.substr(dot)));
+    if (common != nullptr) return common->place;
+  }
+  return settings::place_of(written, key);
+}
+
+Error Configuration::wrong(std::string_view key, std::string_view reason,
+                           std::span<const std::string> causes) const {
+  return {ErrorKind::usage, fmt::format("{}: {}: {}", place_of(key, causes).text(), key, reason)};
+}
 
 std::optional<std::size_t> Configuration::find_node(std::string_view name) const {
   const auto found = std::ranges::find(nodes, name, &Node::name);
@@ -447,7 +480,9 @@ std::string Configuration::node_names() const {
 
 Result<Configuration> parse(std::string_view text, const std::string& file,
                             const std::vector<std::string>& overrides) {
-  return in_one_line(interpret(settings::parse_toml(text, file), file, overrides));
+  const auto parsed = settings::parse_toml(text, file);
+  return in_one_line(parsed ? interpret_and_blame(*parsed, file, overrides)
+                            : std::unexpected(parsed.error()));
 }
 
 Result<Configuration> load(const std::string& path, const std::vector<std::string>& overrides) {

@@ -32,7 +32,6 @@ struct Run {
   std::optional<RunNumber> number; ///< none: the next free one in `output`
   Duration duration{}; ///< 0: until stopped
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
-  settings::Place output_place;
   bool restart = false; ///< a readout or builder unit that died is started again
   std::uint64_t seed = 1; ///< of emulated sources
 };
@@ -78,7 +77,6 @@ struct Node {
   std::string key; ///< name of its table, as "builder.0"
   settings::Place place;
   std::string url_key; ///< the key that its addresses come from
-  settings::Place url_place;
   std::optional<net::Url> filter_url; ///< of a builder unit: where filter units reach it; without
                                       ///< a host over shared memory (filter_address())
   std::optional<net::Url> monitoring_url; ///< of a builder unit: where it publishes events
@@ -98,6 +96,7 @@ struct Node {
 /// The nodes of one process, which run on one loop.
 struct Process {
   std::string name;
+  std::string key; ///< name of its table, as "process.0"; else of its node's
   std::vector<std::size_t> nodes; ///< into Configuration::nodes
 };
 
@@ -111,7 +110,6 @@ struct Forward {
 /// Of a plug-in, where what is built goes.
 struct Sink {
   std::string type; ///< empty: there is none
-  settings::Place place; ///< of the key that names it
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
   std::span<const std::string_view> common_keys; ///< of [storage], whatever the type
 };
@@ -124,13 +122,9 @@ struct Monitoring {
   [[nodiscard]] bool on() const { return every != 0; }
 };
 
-struct Plugin {
-  std::string path;
-  settings::Place place;
-};
-
 struct Configuration {
   std::string file;
+  settings::Value written; ///< with the overrides
   Run run;
   Network network;
   Buffers buffers;
@@ -140,7 +134,7 @@ struct Configuration {
   Forward forward;
   Sink sink;
   Monitoring monitoring;
-  std::vector<Plugin> plugins;
+  std::vector<std::string> plugins; ///< paths
   /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;
   std::vector<Source> sources; ///< in the order of system.sources
@@ -168,6 +162,14 @@ struct Configuration {
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const {
     return system.sources_of(static_cast<NodeId>(readout));
   }
+  /// Where a key was written, for messages; of one that is not there, its table or the file. If an
+  /// override gives one of `causes`, which are keys or tables, its place: without it the key may be
+  /// right.
+  [[nodiscard]] FANIN_INTERNAL_API settings::Place
+  place_of(std::string_view key, std::span<const std::string> causes = {}) const;
+  /// "file:line: key: reason", of kind usage, with this place.
+  [[nodiscard]] FANIN_INTERNAL_API Error wrong(std::string_view key, std::string_view reason,
+                                               std::span<const std::string> causes = {}) const;
   [[nodiscard]] std::optional<std::size_t> find_node(std::string_view name) const;
   [[nodiscard]] std::string node_names() const; ///< "evm, ru0, ru1, bu0"
 };

@@ -1,6 +1,7 @@
 #include "fanin/config/configuration.hpp"
 
 #include <algorithm>
+#include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -259,8 +260,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[buffers]\npage = \"100KiB\"\n",
        "run.toml:5: buffers.page: 100 KiB is not a power of two from 64KiB to 64MiB"},
       {m + "[buffers]\npage = \"64KiB\"\n[event]\nbatch_events = 4096\n",
-       "run.toml:1: buffers.page: 64 KiB is too small for batches of 4096 events: take 128 KiB or "
-       "event.batch_events = 2048"},
+       "run.toml:5: buffers.page: 64 KiB is too small for batches of 4096 events: take 256KiB or "
+       "event.batch_events = 1024"},
       {m + "[storage]\nmax_file = \"-1GiB\"\n",
        "run.toml:5: storage.max_file: \"-1GiB\" is negative; a size is at least 0"},
       {m + "[[builder]]\nname = \"ru0\"\n",
@@ -287,8 +288,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {"[[readout]]\nsource = [{ id = 1 }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.0.type: is missing, as in type = \"emulator\""},
       {"[[readout]]\nsource = [{ id = 1, type = \"e\" }, { id = 1, type = \"e\" }]\n[[builder]]\n",
-       "run.toml:2: readout.0.source.1.id: two sources have the id 1 (0x1); the other one is at "
-       "run.toml:2"},
+       "run.toml:2: readout.0.source.1.id: two sources have the id 1 (0x1); the other one is "
+       "readout.0.source.0 at run.toml:2"},
       {"[[readout]]\nsource = [{ id = -1, type = \"e\" }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.0.id: -1 is not a whole number from 0 to 4294967295"},
       {"[[builder]]\n",
@@ -377,6 +378,67 @@ TEST(Configuration, wrong_overrides_are_said_in_one_line) {
        "text, so \"x\" leads nowhere"},
   };
   for (const auto& [assignment, error] : wrong) EXPECT_EQ(error_of(minimal, {assignment}), error);
+}
+
+// The key that shows it may be right in the file.
+TEST(Configuration, an_override_that_makes_a_configuration_wrong_is_named) {
+  const std::string m = minimal;
+  EXPECT_EQ(error_of(m + "[event]\nlatency = \"20ms\"\n", {"event.deadline=10ms"}),
+            "--set:1: event.latency: must be shorter than event.deadline, after which a source is "
+            "given up");
+  EXPECT_EQ(error_of(m, {"run.seed=3", "builder.0.host=b"}),
+            "--set:2: event_manager.host: is missing for \"evm\": where some nodes have a host, all "
+            "need one");
+  EXPECT_EQ(error_of(m, {"builder.0.name=ru0"}),
+            "--set:1: builder.0.name: two nodes are named \"ru0\"");
+  EXPECT_EQ(error_of(m + "[[process]]\nnodes = [\"evm\"]\n", {"network.url=inproc://"}),
+            "--set:1: network.url: inproc://evm reaches only within one process, but there are 3: "
+            "put all nodes into one [[process]], or leave [[process]] out");
+  EXPECT_EQ(error_of(m + "[trigger]\n", {"run.seed=3"}),
+            "run.toml:4: trigger.rate: is missing; without a trigger leave the section out")
+      << "it is wrong without the override, too";
+}
+
+TEST(Configuration, a_key_is_found_where_it_was_written_or_would_be) {
+  const Configuration c = good(R"([network]
+url = "tcp"
+[source]
+type = "emulator"
+required = false
+[[readout]]
+source = [{ id = 7 }]
+[[builder]]
+)",
+                               {"builder.0.buffer=1GiB", "event.window=100"});
+  const auto place = [&c](std::string_view key) { return c.place_of(key).text(); };
+  EXPECT_EQ(place("network.url"), "folder/run.toml:2");
+  EXPECT_EQ(place("network.control"), "folder/run.toml:1");
+  EXPECT_EQ(place("buffers.readout"), "folder/run.toml:1");
+  EXPECT_EQ(place("readout.0.source.0.id"), "folder/run.toml:7");
+  EXPECT_EQ(place("readout.0.source.0.required"), "folder/run.toml:5"); // of all sources
+  EXPECT_EQ(place("readout.0.host"), "folder/run.toml:6");
+  EXPECT_EQ(place("builder.0.buffer"), "--set:1");
+  EXPECT_EQ(place("builder.7.buffer"), "folder/run.toml:8");
+  const std::string causes[] = {"network", "event"};
+  EXPECT_EQ(c.place_of("network.url", causes).text(), "--set:2");
+  EXPECT_EQ(c.wrong("network.url", "is wrong").text, "folder/run.toml:2: network.url: is wrong");
+}
+
+TEST(Configuration, what_is_advised_for_a_page_is_right) {
+  for (const char* page : {"64KiB", "128KiB", "1MiB"}) {
+    for (std::uint32_t events = 1; events <= 4096; events *= 2) {
+      const std::vector<std::string> overrides{fmt::format("buffers.page={}", page),
+                                               fmt::format("event.batch_events={}", events)};
+      const std::string error = error_of(minimal, overrides);
+      if (error == "no error") continue;
+      std::smatch found;
+      const std::regex advice(".*: take (.*) or (event.batch_events) = (.*)");
+      ASSERT_TRUE(std::regex_match(error, found, advice)) << error;
+      EXPECT_EQ(error_of(minimal, {overrides[1], "buffers.page=" + found[1].str()}), "no error");
+      EXPECT_EQ(error_of(minimal, {overrides[0], "event.batch_events=" + found[3].str()}),
+                "no error");
+    }
+  }
 }
 
 TEST(Configuration, several_hosts_need_addresses_that_others_can_reach) {
@@ -598,28 +660,28 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
   EXPECT_EQ(
       error("policy = \"random\"\ncarrier = \"1MiB\"\n"),
       "run.toml:7: shaping.carrier: 1 MiB is more than half a page (buffers.page = 1 MiB): at "
-      "most 512 KiB");
+      "most 512KiB");
   EXPECT_EQ(error("policy = \"random\"\ncarrier = \"512B\"\n"),
-            "run.toml:7: shaping.carrier: takes at least 2 KiB");
+            "run.toml:7: shaping.carrier: takes at least 2KiB");
   EXPECT_EQ(
       error("policy = \"random\"\ncarrier = \"16KiB\"\n[event]\nbatch_events = 1024\n"),
       "run.toml:9: event.batch_events: 1024 are too many for carriers of 16 KiB: take 512, or "
-      "shaping.carrier = 32 KiB");
+      "shaping.carrier = 32KiB");
   EXPECT_EQ(
       error("policy = \"random\"\nwindow = \"32KiB\"\n[event]\nbatch_events = 1024\n"),
       "run.toml:9: event.batch_events: 1024 are too many for carriers of 16 KiB: take 512, or "
-      "shaping.window = 64 KiB");
+      "shaping.window = 64KiB");
   EXPECT_EQ(
       error("policy = \"random\"\ncarrier = \"64KiB\"\nwindow = \"100KiB\"\n"),
       "run.toml:8: shaping.window: 100 KiB is less than 2 carriers of 64 KiB for each readout "
-      "unit (1 of them): take 128 KiB or a smaller shaping.carrier");
+      "unit (1 of them): take 128KiB or a smaller shaping.carrier");
   EXPECT_EQ(error("policy = \"random\"\nwindow = \"1KiB\"\n"),
             "run.toml:7: shaping.window: 1 KiB is less than 2 carriers of 2 KiB for each readout "
-            "unit (1 of them): take 4 KiB");
+            "unit (1 of them): take 4KiB");
   EXPECT_EQ(
       error("policy = \"random\"\n[event]\nbatch_events = 4096\n[buffers]\npage = \"64KiB\"\n"),
       "run.toml:8: event.batch_events: 4096 are too many for carriers of 32 KiB: take 1024, or "
-      "buffers.page = 256 KiB");
+      "buffers.page = 256KiB");
   EXPECT_THAT(error("policy = \"random\"\nwindow = \"1MiB\"\n[buffers]\npage = \"2KiB\"\n"),
               ::testing::HasSubstr("buffers.page"));
 }
@@ -635,7 +697,7 @@ TEST(Configuration, rails_share_the_window_of_shaping) {
   EXPECT_EQ(
       error_of(shaped("carrier = \"64KiB\"\nwindow = \"128KiB\"\n")),
       "run.toml:8: shaping.window: 128 KiB is less than 2 carriers of 64 KiB for each readout "
-      "unit (1 of them) over each of 2 rails: take 256 KiB or a smaller shaping.carrier");
+      "unit (1 of them) over each of 2 rails: take 256KiB or a smaller shaping.carrier");
 }
 
 TEST(Configuration, a_rail_with_one_end_is_refused) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <string>
@@ -26,19 +27,18 @@ bool is_name(const std::string& name) {
 bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
 void check_names(const Configuration& configuration, Problems& problems) {
-  std::map<std::string, Place> seen;
+  std::map<std::string, const Node*> seen;
   for (const Node& node : configuration.nodes) {
     if (!is_name(node.name)) {
-      problems.add(
-          node.place, node.key + ".name",
-          fmt::format("\"{}\" cannot be a node's name: it becomes a part of file names, so "
-                      "letters, digits, '_', '-' and '.', at most 64",
-                      node.name));
+      report(configuration, problems, node.key + ".name",
+             fmt::format("\"{}\" cannot be a node's name: it becomes a part of file names, so "
+                         "letters, digits, '_', '-' and '.', at most 64",
+                         node.name));
     }
-    const auto [other, is_new] = seen.try_emplace(node.name, node.place);
+    const auto [other, is_new] = seen.try_emplace(node.name, &node);
     if (!is_new) {
-      problems.add(node.place, node.key + ".name",
-                   fmt::format("two nodes are named \"{}\"", node.name));
+      report(configuration, problems, node.key + ".name",
+             fmt::format("two nodes are named \"{}\"", node.name));
     }
   }
 }
@@ -48,21 +48,21 @@ void check_sources(const Configuration& configuration, Problems& problems) {
   for (const Source& source : configuration.sources) {
     const auto [other, is_new] = seen.try_emplace(source.settings.id, &source);
     if (is_new) continue;
-    const Place& first = other->second->settings.place;
-    problems.add(source.settings.place, source.settings.key + ".id",
-                 fmt::format("two sources have the id {0} ({0:#x}); the other one is at {1}",
-                             source.settings.id, first.text()));
+    const std::string& first = other->second->settings.key;
+    report(configuration, problems, source.settings.key + ".id",
+           fmt::format("two sources have the id {0} ({0:#x}); the other one is {1} at {2}",
+                       source.settings.id, first, configuration.place_of(first + ".id").text()));
   }
   for (std::size_t readout = 0; readout < configuration.readouts(); ++readout) {
     const auto [first, last] = configuration.sources_of(readout);
     const Node& node = configuration.nodes[configuration.readout_node(readout)];
     if (first == last) {
-      problems.add(node.place, node.key + ".source",
-                   fmt::format("readout unit \"{}\" has none: add [[readout.source]]", node.name));
+      report(configuration, problems, node.key + ".source",
+             fmt::format("readout unit \"{}\" has none: add [[readout.source]]", node.name));
     } else if (last - first > sources_per_readout_max) {
-      problems.add(node.place, node.key + ".source",
-                   fmt::format("readout unit \"{}\" has {}, at most {} are possible", node.name,
-                               last - first, sources_per_readout_max));
+      report(configuration, problems, node.key + ".source",
+             fmt::format("readout unit \"{}\" has {}, at most {} are possible", node.name,
+                         last - first, sources_per_readout_max));
     }
   }
 }
@@ -79,52 +79,50 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
   }
   if (hosts.empty()) return;
   if (without != nullptr) {
-    problems.add(without->place, without->key + ".host",
-                 fmt::format("is missing for \"{}\": where some nodes have a host, all need one",
-                             without->name));
+    report(configuration, problems, without->key + ".host",
+           fmt::format("is missing for \"{}\": where some nodes have a host, all need one",
+                       without->name));
     return;
   }
   if (hosts.size() == 1) return;
   for (const Node& node : configuration.nodes) {
     for (const net::Url& url : node.urls) {
       if (!net::is_loopback(url.host)) continue;
-      problems.add(node.url_place, node.url_key,
-                   fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it",
-                               node.name, url.text()));
+      report(configuration, problems, node.url_key,
+             fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it", node.name,
+                         url.text()));
     }
   }
   const auto without_port = [](const net::Url& url) { return url.port == 0; };
   if (std::ranges::any_of(configuration.event_manager().urls, without_port)) {
-    problems.add(configuration.event_manager().url_place, "network.control",
-                 "needs a port when the nodes are on several hosts, as in \"tcp://daq-evm:7000\"");
+    report(configuration, problems, "network.control",
+           "needs a port when the nodes are on several hosts, as in \"tcp://daq-evm:7000\"");
   }
 }
 
 void check_addresses(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
-  const auto check = [&](const Node& node, const net::Url& url, const settings::Place& place,
-                         const std::string& key, std::string_view remedy) {
+  const auto check = [&](const Node& node, const net::Url& url, const std::string& key,
+                         std::string_view remedy) {
     if (is_wildcard(url.host)) {
-      problems.add(
-          place, key,
-          fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
-                      "of its host",
-                      node.name, url.text()));
+      report(configuration, problems, key,
+             fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
+                         "of its host",
+                         node.name, url.text()));
     }
     if (url.port == 0 && url.reach() != net::Reach::process) return;
     const auto [other, is_new] = seen.try_emplace(url.text(), &node);
     if (!is_new) {
-      problems.add(place, key,
-                   fmt::format("\"{}\" and \"{}\" would both listen on {}; {}", other->second->name,
-                               node.name, url.text(), remedy));
+      report(configuration, problems, key,
+             fmt::format("\"{}\" and \"{}\" would both listen on {}; {}", other->second->name,
+                         node.name, url.text(), remedy));
     }
   };
   for (const Node& node : configuration.nodes) {
     for (const net::Url& url : node.urls)
-      check(node, url, node.url_place, node.url_key,
-            "leave the port out and each finds a free one");
+      check(node, url, node.url_key, "leave the port out and each finds a free one");
     if (node.filter_url && !node.filter_url->host.empty())
-      check(node, *node.filter_url, node.place, node.key + ".filter_url", "give each its own port");
+      check(node, *node.filter_url, node.key + ".filter_url", "give each its own port");
   }
 }
 
@@ -137,13 +135,13 @@ void check_rails(const Configuration& configuration, Problems& problems) {
     const Node& first = builder(0);
     const Node& node = builder(i);
     if (node.urls.size() == first.urls.size()) continue;
-    problems.add(node.url_place, node.url_key,
-                 fmt::format("\"{}\" has {} and \"{}\" {}, so a rail would have one end: give all "
-                             "builder units an address on each rail",
-                             node.name,
-                             node.urls.size() == 1 ? std::string("one address")
-                                                   : fmt::format("{} addresses", node.urls.size()),
-                             first.name, first.urls.size()));
+    report(configuration, problems, node.url_key,
+           fmt::format("\"{}\" has {} and \"{}\" {}, so a rail would have one end: give all "
+                       "builder units an address on each rail",
+                       node.name,
+                       node.urls.size() == 1 ? std::string("one address")
+                                             : fmt::format("{} addresses", node.urls.size()),
+                       first.name, first.urls.size()));
     return;
   }
 }
@@ -153,21 +151,22 @@ void check_filters(const Configuration& configuration, Problems& problems) {
   for (const Node& node : configuration.nodes) {
     if (!node.filter_url) continue;
     if (!configuration.has_filters()) {
-      problems.add(node.place, node.key + ".filter_url", "there is no [[filter]] to connect there");
+      report(configuration, problems, node.key + ".filter_url",
+             "there is no [[filter]] to connect there");
     } else if (node.filter_url->reach() == net::Reach::network && node.filter_url->port == 0) {
-      problems.add(node.place, node.key + ".filter_url",
-                   fmt::format("needs a port, as in \"{}://{}:7100\": filter units must know where "
-                               "to connect",
-                               node.filter_url->scheme, node.name));
+      report(configuration, problems, node.key + ".filter_url",
+             fmt::format("needs a port, as in \"{}://{}:7100\": filter units must know where "
+                         "to connect",
+                         node.filter_url->scheme, node.name));
     }
   }
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
     const Node& node = configuration.nodes[i];
     if (node.role != Role::filter || !configuration.builders_of(i).empty()) continue;
-    problems.add(node.place, node.key + ".host",
-                 fmt::format("filter unit \"{}\" reaches no builder unit: shm:// ends at its host; "
-                             "give builder units a filter_url = \"tcp://HOST:PORT\"",
-                             node.name));
+    report(configuration, problems, node.key + ".host",
+           fmt::format("filter unit \"{}\" reaches no builder unit: shm:// ends at its host; "
+                       "give builder units a filter_url = \"tcp://HOST:PORT\"",
+                       node.name));
   }
 }
 
@@ -225,9 +224,9 @@ void check_ports(const Configuration& configuration, Problems& problems) {
     const auto other = std::ranges::find_if(
         seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
     if (other != seen.end()) {
-      problems.add(node.place, node.key + ".monitoring_url",
-                   fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
-                               listener.url.port));
+      report(configuration, problems, node.key + ".monitoring_url",
+             fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
+                         listener.url.port));
     }
     seen.push_back(std::move(listener));
   }
@@ -244,9 +243,9 @@ void check_ports(const Configuration& configuration, Problems& problems) {
       return listener.collides_with(earlier) && !listener.shares_with(earlier);
     });
     if (other != seen.end()) {
-      problems.add(listen->second.place, source.settings.key + ".listen",
-                   fmt::format("{} and {} would both listen on port {}{}", other->who, listener.who,
-                               url->port, listener.how_to_share(*other)));
+      report(configuration, problems, source.settings.key + ".listen",
+             fmt::format("{} and {} would both listen on port {}{}", other->who, listener.who,
+                         url->port, listener.how_to_share(*other)));
     }
     seen.push_back(std::move(listener));
   }
@@ -257,38 +256,55 @@ void check_processes(const Configuration& configuration, Problems& problems) {
   for (const Process& process : configuration.processes) {
     const Node& first = configuration.nodes[process.nodes.front()];
     if (!is_name(process.name) || !names.insert(process.name).second) {
-      problems.add(
-          first.place, first.key + ".process",
-          fmt::format("\"{}\" is not a valid name, or another process has it", process.name));
+      report(configuration, problems, process.key + ".name",
+             fmt::format("\"{}\" is not a valid name, or another process has it", process.name));
     }
     for (const std::size_t node : process.nodes) {
       if (configuration.nodes[node].host != first.host) {
-        problems.add(configuration.nodes[node].place, configuration.nodes[node].key + ".host",
-                     fmt::format("\"{}\" and \"{}\" are one process, but on different hosts",
-                                 first.name, configuration.nodes[node].name));
+        report(configuration, problems, configuration.nodes[node].key + ".host",
+               fmt::format("\"{}\" and \"{}\" are one process, but on different hosts", first.name,
+                           configuration.nodes[node].name));
       }
     }
   }
   if (configuration.processes.size() == 1) return;
   for (const Node& node : configuration.nodes) {
     if (node.listens_within_process()) {
-      problems.add(
-          node.url_place, node.url_key,
-          fmt::format("{} reaches only within one process, but there are {}: put all nodes "
-                      "into one [[process]], or leave [[process]] out",
-                      node.urls.front().text(), configuration.processes.size()));
+      report(configuration, problems, node.url_key,
+             fmt::format("{} reaches only within one process, but there are {}: put all nodes "
+                         "into one [[process]], or leave [[process]] out",
+                         node.urls.front().text(), configuration.processes.size()));
     }
   }
 }
 
+// A message has half a page, and a batch's table half a message.
+void check_page(const Configuration& configuration, Problems& problems) {
+  const auto page_for = [](std::uint32_t events) { return 4 * table_bytes_max(events); };
+  const builder::System& system = configuration.system;
+  if (page_for(system.batch_events) <= system.data_page) return;
+  std::uint32_t fitting = system.batch_events;
+  while (page_for(fitting) > system.data_page) fitting /= 2;
+  report(configuration, problems, "buffers.page",
+         fmt::format("{} is too small for batches of {} events: take {} or event.batch_events = {}",
+                     format_size(system.data_page), system.batch_events,
+                     exact_size(std::bit_ceil(page_for(system.batch_events))), fitting));
+}
+
 } // namespace
 
+void report(const Configuration& configuration, Problems& problems, const std::string& key,
+            std::string_view reason) {
+  problems.add(configuration.place_of(key), key, reason);
+}
+
 void check_consistency(const Configuration& configuration, Problems& problems) {
-  const Place file{configuration.file, 1};
   if (configuration.readouts() == 0) {
-    problems.add(file, "readout", "is missing: add a [[readout]] with a [[readout.source]]");
+    report(configuration, problems, "readout",
+           "is missing: add a [[readout]] with a [[readout.source]]");
   }
-  if (configuration.builders() == 0) problems.add(file, "builder", "is missing: add a [[builder]]");
+  if (configuration.builders() == 0)
+    report(configuration, problems, "builder", "is missing: add a [[builder]]");
   check_names(configuration, problems);
   check_sources(configuration, problems);
   check_hosts(configuration, problems);
@@ -299,15 +315,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_merged(configuration, problems);
   check_forward(configuration, problems);
   check_processes(configuration, problems);
-  const std::uint64_t table = table_bytes_max(configuration.system.batch_events);
-  if (table * 2 > configuration.system.data_page / 2) {
-    problems.add(
-        file, "buffers.page",
-        fmt::format("{} is too small for batches of {} events: take {} or event.batch_events = {}",
-                    format_size(configuration.system.data_page), configuration.system.batch_events,
-                    format_size(configuration.system.data_page * 2ULL),
-                    configuration.system.batch_events / 2));
-  }
+  check_page(configuration, problems);
 }
 
 } // namespace fanin::config::detail

@@ -66,6 +66,12 @@ Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint
   return node;
 }
 
+// Where what a type lacks is missed: its table, or the override that has named the type.
+Place place_of_type(const TableReader& reader) {
+  const Place type = reader.place_of("type");
+  return type.is_override() ? type : reader.place();
+}
+
 // By convention, of plug-ins too.
 bool is_path(std::string_view key) {
   return key == "path" || key == "master" || key.ends_with("_path");
@@ -160,7 +166,7 @@ private:
     if (!source.merged.empty() && count * readouts > 1)
       reader.reject("merged", "several sources cannot merge the same ones: leave out count");
     source.settings.key = reader.key();
-    source.settings.place = reader.place();
+    source.settings.place = place_of_type(reader);
     source.settings.common_keys = source_keys;
     read_own_settings(reader, source_keys, source.settings.values);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
@@ -184,7 +190,7 @@ private:
 
 void read_event_manager(TableReader reader, Configuration& configuration) {
   Node node = read_node(reader, Role::event_manager, configuration.buffers, 0);
-  if (node.place.file.empty()) node.place = {configuration.file, 1};
+  if (node.place.file.empty()) node.place = configuration.place_of("event_manager");
   node.name = reader.text("name", "evm");
   node.cpus = reader.cpus("cpu");
   reader.finish();
@@ -253,7 +259,6 @@ void read_builders(TableReader& root, Configuration& configuration) {
     alike.filter_url = reader.url("filter_url");
     read_monitoring_url(reader, configuration.monitoring, alike);
     alike.url_key = reader.path("url");
-    alike.url_place = reader.place_of("url");
     if (configuration.builders() + count > nodes_max) {
       reader.reject("count", fmt::format("more than {} builder units", nodes_max));
       return;
@@ -282,6 +287,7 @@ void read_applications(TableReader& root, Configuration& configuration) {
     node.name = node_name(reader.text("name", ""), "app", index++, 0, 1);
     node.cpus = reader.cpus("cpu");
     node.type = reader.text("type", "");
+    node.place = place_of_type(reader);
     if (node.type.empty())
       reader.reject_missing("type", "is missing: the type that a plug-in has registered");
     node.common_keys = application_keys;
@@ -298,6 +304,7 @@ void read_filters(TableReader& root, Configuration& configuration) {
     Node alike = read_node(reader, Role::filter, configuration.buffers, 0);
     const std::vector<int> cpus = read_cpus(reader, count);
     alike.type = reader.text("type", "");
+    alike.place = place_of_type(reader);
     if (alike.type.empty())
       reader.reject_missing("type", "is missing: the type that a plug-in has registered");
     alike.filter_ahead =
@@ -321,9 +328,7 @@ void read_filters(TableReader& root, Configuration& configuration) {
 // the name of the node is the host.
 class Addresses {
 public:
-  explicit Addresses(TableReader& root) : network_(root.find("network")), file_(root.place()) {
-    file_.line = 1;
-  }
+  explicit Addresses(TableReader& root) : network_(root.find("network")) {}
 
   void set_event_manager(Node& node, const std::vector<net::Url>& control) const {
     set(node, control, "control");
@@ -351,10 +356,8 @@ public:
 private:
   void set(Node& node, const std::vector<net::Url>& urls, std::string_view key) const {
     node.urls = urls;
-    const Value* said = network_ == nullptr ? nullptr : network_->find(key);
-    if (said == nullptr && network_ != nullptr) said = network_->find(key = "url");
-    node.url_key = fmt::format("network.{}", said == nullptr ? "url" : key);
-    node.url_place = said == nullptr ? file_ : said->place;
+    const bool said = network_ != nullptr && network_->find(key) != nullptr;
+    node.url_key = fmt::format("network.{}", said ? key : "url");
   }
   static void complete(const Node& node, net::Url& url, bool says_host) {
     if (url.reach() == net::Reach::process) {
@@ -367,7 +370,6 @@ private:
   }
 
   const Value* network_;
-  Place file_;
 };
 
 void set_urls(TableReader& root, Configuration& configuration) {
@@ -439,18 +441,20 @@ void read_processes(TableReader& root, Configuration& configuration) {
       reader.reject_missing("nodes", "is missing or empty, as in nodes = [\"evm\", \"ru0\"]");
       return;
     }
+    process.key = reader.key();
     process.name = reader.text("name", configuration.nodes[process.nodes.front()].name);
     reader.finish();
     configuration.processes.push_back(std::move(process));
   }
   if (readers.empty() && all_in_one(configuration)) {
-    Process process{"all", {}};
+    Process process{"all", "process", {}};
     for (std::size_t i = 0; i < configuration.nodes.size(); ++i) process.nodes.push_back(i);
     configuration.processes.push_back(std::move(process));
     return;
   }
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
-    if (!taken[i]) configuration.processes.push_back({configuration.nodes[i].name, {i}});
+    const Node& node = configuration.nodes[i];
+    if (!taken[i]) configuration.processes.push_back({node.name, node.key, {i}});
   }
   // The event manager's first, the others in the order of their first nodes.
   for (Process& process : configuration.processes) std::ranges::sort(process.nodes);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -122,8 +123,8 @@ void check_merged(const Configuration& configuration, Problems& problems) {
   for (const Source& source : configuration.sources) seen.emplace(source.settings.id, &source);
   for (const Source& source : configuration.sources) {
     if (source.merged.empty()) continue;
-    const auto add = [&](std::string text) {
-      problems.add(source.settings.place, source.settings.key + ".merged", std::move(text));
+    const auto add = [&](std::string_view text) {
+      report(configuration, problems, source.settings.key + ".merged", text);
     };
     if (configuration.has_filters()) add("filter units cannot look into super-fragments");
     for (const storage::SourceInfo& member : source.merged) {
@@ -137,38 +138,40 @@ void check_merged(const Configuration& configuration, Problems& problems) {
 
 void check_forward(const Configuration& configuration, Problems& problems) {
   if (!configuration.forwards()) return;
-  const Place file{configuration.file, 1};
+  const auto add = [&](const std::string& key, std::string_view reason) {
+    report(configuration, problems, key, reason);
+  };
   const std::size_t slices = configuration.forward.slices.size();
   const std::size_t builders = configuration.builders();
   const bool by_number = configuration.system.assignment == builder::AssignmentPolicy::by_number;
   if (builders > 1 && !by_number) {
-    problems.add(
-        file, "event.assignment",
+    add("event.assignment",
         "several builder units forward to slices: each serves its own ones, so that it has "
         "to be \"by-number\"");
   }
   if (builders > 0 && slices % builders != 0) {
-    problems.add(
-        file, "slice.urls",
-        fmt::format("{} slices cannot be shared evenly by {} builder units", slices, builders));
+    add("slice.urls",
+        fmt::format("{} cannot be shared evenly by {} builder units: add slices, or lower their "
+                    "number",
+                    counted(slices, "slice"), builders));
   }
   if (configuration.forward.give_up >= configuration.system.drain) {
-    problems.add(file, "slice.give_up",
-                 fmt::format("{} is not below run.drain = {}: the run would end without what other "
-                             "slices take",
-                             format_duration(configuration.forward.give_up),
-                             format_duration(configuration.system.drain)));
+    add("slice.give_up",
+        fmt::format("{} is not below run.drain = {}: the run would end without what other "
+                    "slices take",
+                    format_duration(configuration.forward.give_up),
+                    format_duration(configuration.system.drain)));
   }
   if (configuration.has_filters()) {
-    problems.add(file, "filter", "filter units belong to the slices: this stage forwards all");
+    add("filter", "filter units belong to the slices: this stage forwards all");
   }
   std::uint64_t most = wire::super_head_size(configuration.sources.size());
   for (const Source& source : configuration.sources) most += source.queue.fragment_max;
   if (most > wire::fragment_size_mask) {
-    problems.add(file, "source.fragment_max",
-                 fmt::format("a super-fragment of all {} sources could have {}; it has up to "
-                             "268435455 B (256 MiB - 1)",
-                             configuration.sources.size(), format_size(most)));
+    add("source.fragment_max",
+        fmt::format("a super-fragment of all {} sources could have {}; it has up to "
+                    "268435455 B (256 MiB - 1)",
+                    configuration.sources.size(), format_size(most)));
   }
 }
 

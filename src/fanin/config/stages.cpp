@@ -100,13 +100,11 @@ public:
 
 private:
   void add(const Configuration& configuration, std::string_view key, std::string_view text) {
-    problems_.add({configuration.file, 1}, key, text);
+    problems_.add(configuration.place_of(key), key, text);
   }
   void add(const Configuration& slice, const Source& source, std::string_view key,
            std::string_view text) {
-    problems_.add(source.settings.place.file.empty() ? settings::Place{slice.file, 1}
-                                                     : source.settings.place,
-                  fmt::format("{}.{}", source.settings.key, key), text);
+    add(slice, fmt::format("{}.{}", source.settings.key, key), text);
   }
 
   void check_group(const Configuration& group) {
@@ -255,11 +253,9 @@ void Fit::check_outputs(const Stages& stages) {
         std::filesystem::absolute(slice.run.output, error), error);
     const auto [other, is_new] = seen.emplace(path, &slice);
     if (is_new) continue;
-    problems_.add(slice.run.output_place.file.empty() ? settings::Place{slice.file, 1}
-                                                      : slice.run.output_place,
-                  "run.output",
-                  fmt::format("{} is also the folder of {}: write another one for each slice",
-                              slice.run.output, other->second->file));
+    add(slice, "run.output",
+        fmt::format("{} is also the folder of {}: write another one for each slice",
+                    slice.run.output, other->second->file));
   }
 }
 

@@ -8,12 +8,16 @@
 
 namespace fanin::executive {
 
+Error unknown_application(const config::Configuration& configuration, const config::Node& node) {
+  return configuration.wrong(node.key + ".type",
+                             fmt::format("no plug-in has an application \"{}\"", node.type));
+}
+
 Result<> ApplicationNode::make() {
   const config::Node& node = configured();
   const ApplicationFactory* factory = context_.plugins->applications.find(node.type);
   if (factory == nullptr) {
-    return fail(ErrorKind::usage, fmt::format("{}: {}.type: no plug-in has an application \"{}\"",
-                                              node.place.text(), node.key, node.type));
+    return std::unexpected(unknown_application(*context_.configuration, node));
   }
   ApplicationContext context;
   context.loop = context_.loop;

@@ -9,6 +9,10 @@
 
 namespace fanin::executive {
 
+// That no plug-in has its type.
+[[nodiscard]] Error unknown_application(const config::Configuration& configuration,
+                                        const config::Node& node);
+
 class ApplicationNode final : public Node {
 public:
   explicit ApplicationNode(NodeContext context) : Node(std::move(context)) {}

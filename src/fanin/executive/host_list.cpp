@@ -133,10 +133,10 @@ std::string read_host(std::vector<std::string> words, Host& host) {
 }
 
 // The same host by its name of the list, on the network of that rail.
-Result<> assign_urls(config::Node& node, const Host& host) {
+Result<> assign_urls(const config::Configuration& configuration, config::Node& node,
+                     const Host& host) {
   const auto refuse = [&](const std::string& why) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: {}: {}", node.url_place.text(), node.url_key, why));
+    return std::unexpected(configuration.wrong(node.url_key, why));
   };
   if (node.urls.size() > host.addresses.size())
     return refuse(fmt::format("\"{}\" has {} rails, but its host has {} in {}: add the addresses "
@@ -263,11 +263,11 @@ Result<> assign_hosts(config::Configuration& configuration, const HostList& list
     for (const std::size_t index : configuration.processes[i].nodes) {
       config::Node& node = configuration.nodes[index];
       if (!node.host.empty())
-        return fail(ErrorKind::usage,
-                    fmt::format("{}: {}.host: is \"{}\", but {} says where nodes run: leave it out",
-                                node.place.text(), node.key, node.host, list.file));
+        return std::unexpected(configuration.wrong(
+            node.key + ".host", fmt::format("is \"{}\", but {} says where nodes run: leave it out",
+                                            node.host, list.file)));
       node.host = host.name();
-      if (auto assigned = assign_urls(node, host); !assigned) return assigned;
+      if (auto assigned = assign_urls(configuration, node, host); !assigned) return assigned;
     }
   }
   return {};

@@ -14,13 +14,12 @@ Result<Plugins> Plugins::load(const config::Configuration& configuration) {
   PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications,
                           plugins.filters, plugins.sinks};
   for (std::size_t i = 0; i < configuration.plugins.size(); ++i) {
-    const config::Plugin& plugin = configuration.plugins[i];
+    const std::string key = fmt::format("plugin.{}.path", i);
+    const std::string& path = configuration.plugins[i];
     const PluginCall call(
-        fmt::format("{}: plugin.{}.path: loading plug-in {}", plugin.place.text(), i, plugin.path));
-    if (auto loaded = load_plugin(plugin.path, registry); !loaded) {
-      return fail(ErrorKind::usage, fmt::format("{}: plugin.{}.path: {}", plugin.place.text(), i,
-                                                loaded.error().text));
-    }
+        configuration.wrong(key, fmt::format("loading plug-in {}", path)).text);
+    if (auto loaded = load_plugin(path, registry); !loaded)
+      return std::unexpected(configuration.wrong(key, loaded.error().text));
   }
   return plugins;
 }

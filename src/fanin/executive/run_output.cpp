@@ -209,7 +209,7 @@ source::SourceSettings sink_settings(const config::Configuration& configuration)
   source::SourceSettings settings;
   settings.name = settings.type = sink.type;
   settings.key = "storage";
-  settings.place = sink.place;
+  settings.place = configuration.place_of("storage.sink");
   settings.seed = configuration.run.seed;
   settings.values = sink.settings;
   settings.common_keys = sink.common_keys;

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/executive/application_node.hpp"
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugin_call.hpp"
@@ -94,22 +95,25 @@ Result<> check_resources(const config::Configuration& configuration,
   std::uint64_t all = 0;
   for (const std::size_t index : nodes) {
     const config::Node& node = configuration.nodes[index];
-    const auto refuse = [&node](std::string_view key, const Error& error) {
-      return fail(ErrorKind::usage,
-                  fmt::format("{}: {}{}: {}", node.place.text(), node.key, key, error.text));
-    };
-    if (auto may = check_cpus(node.cpus); !may) return refuse(".cpu", may.error());
+    if (auto may = check_cpus(node.cpus); !may)
+      return std::unexpected(configuration.wrong(node.key + ".cpu", may.error().text));
     const memory::ArenaOptions options{.numa_node = node.numa_node,
                                        .huge_pages = configuration.buffers.huge_pages};
-    if (auto enough = memory::check_arena(plans[index].total(), options); !enough)
-      return refuse("", enough.error());
+    if (auto enough = memory::check_arena(plans[index].total(), options); !enough) {
+      const std::string causes[] = {node.key, "buffers"};
+      return std::unexpected(configuration.wrong(node.key, enough.error().text, causes));
+    }
     all += plans[index].total();
   }
   const auto enough = memory::check_arena(all, {.huge_pages = configuration.buffers.huge_pages});
   if (enough) return {};
-  return fail(ErrorKind::usage, fmt::format("{}: the buffers of all {} nodes of this host: {}; "
-                                            "lower buffers.readout or buffers.builder",
-                                            configuration.file, nodes.size(), enough.error().text));
+  const std::string causes[] = {"buffers", "readout", "builder"};
+  return std::unexpected(configuration.wrong(
+      "buffers",
+      fmt::format("those of all {} nodes of this host: {}; lower buffers.readout or "
+                  "buffers.builder",
+                  nodes.size(), enough.error().text),
+      causes));
 }
 
 // The transports of a loop that never runs: nobody listens or connects.
@@ -165,35 +169,32 @@ Result<> check_addresses(const config::Configuration& configuration,
     for (const net::Url& url : node.urls) {
       const auto good = check(url, used);
       if (good) continue;
-      return fail(ErrorKind::usage, fmt::format("{}: {}: {}", node.url_place.text(), node.url_key,
-                                                good.error().text));
+      return std::unexpected(configuration.wrong(node.url_key, good.error().text));
     }
-    for (const auto& [key, url] : {std::pair{"filter_url", node.filter_url},
-                                   std::pair{"monitoring_url", node.monitoring_url}}) {
+    for (const auto& [key, url] : {std::pair{node.key + ".filter_url", node.filter_url},
+                                   std::pair{node.key + ".monitoring_url", node.monitoring_url}}) {
       if (!url) continue;
-      if (const auto good = check(*url, used && !url->host.empty()); !good) {
-        return fail(ErrorKind::usage, fmt::format("{}: {}.{}: {}", node.place.text(), node.key, key,
-                                                  good.error().text));
-      }
+      if (const auto good = check(*url, used && !url->host.empty()); !good)
+        return std::unexpected(configuration.wrong(key, good.error().text));
     }
   }
   return {};
 }
 
 // That run files can be made there, without making anything yet.
-Result<> check_output(const config::Run& run) {
+Result<> check_output(const config::Configuration& configuration) {
+  const config::Run& run = configuration.run;
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path there = fs::absolute(run.output, error); // so much of it as there is
   while (!fs::exists(fs::status(there, error)) && there.has_relative_path()) {
     there = there.parent_path();
   }
-  const std::string place = run.output_place.file.empty() ? "" : run.output_place.text() + ": ";
   const auto refuse = [&](std::string_view why) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}run.output: folder {} cannot be {}: {}: {}", place, run.output,
-                            there == fs::absolute(run.output, error) ? "written" : "made",
-                            there.string(), why));
+    return std::unexpected(configuration.wrong(
+        "run.output", fmt::format("folder {} cannot be {}: {}: {}", run.output,
+                                  there == fs::absolute(run.output, error) ? "written" : "made",
+                                  there.string(), why)));
   };
   if (!fs::is_directory(there, error)) return refuse("not a folder");
   if (access(there.c_str(), W_OK | X_OK) != 0) return refuse(std::strerror(errno));
@@ -255,8 +256,7 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
   for (const config::Node& node : configuration.nodes) {
     if (node.role == config::Role::application &&
         plugins->applications.find(node.type) == nullptr) {
-      return fail(ErrorKind::usage, fmt::format("{}: {}.type: no plug-in has an application \"{}\"",
-                                                node.place.text(), node.key, node.type));
+      return std::unexpected(unknown_application(configuration, node));
     }
   }
   if (auto good = check_addresses(configuration, nodes, plugins->transports); !good)
@@ -270,7 +270,7 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
            configuration.nodes[node].role == config::Role::builder;
   });
   if (writes && !configuration.run.output.empty()) {
-    if (auto good = check_output(configuration.run); !good) return std::unexpected(good.error());
+    if (auto good = check_output(configuration); !good) return std::unexpected(good.error());
   }
   if (writes && !configuration.sink.type.empty()) {
     const source::SourceSettings settings = sink_settings(configuration);

@@ -71,7 +71,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 void Problems::add(const Place& place, std::string_view key, std::string_view reason) {
   if (first) return;
-  const std::string at = place.file.empty() ? "" : place.text() + ": ";
+  const Place& named = blame.value_or(place);
+  const std::string at = named.file.empty() ? "" : named.text() + ": ";
   first = Error{ErrorKind::usage, key.empty() ? fmt::format("{}{}", at, reason)
                                               : fmt::format("{}{}: {}", at, key, reason)};
 }
@@ -362,8 +363,10 @@ void TableReader::finish() {
 void TableReader::reject_unknown(const Entry& entry, std::string_view meant) {
   auto known = known_;
   std::ranges::sort(known);
+  // Where an override has named the type of the table, keys of another type are its fault.
+  const bool of_type = place().is_override() && !entry.value.place.is_override();
   problems_.add_unknown(
-      entry.value.place, path(entry.key),
+      of_type ? place() : entry.value.place, path(entry.key),
       meant.empty() ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
                     : fmt::format("unknown key; did you mean {}?", meant));
 }

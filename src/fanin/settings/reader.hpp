@@ -24,6 +24,7 @@ namespace fanin::settings {
 struct Problems {
   std::optional<Error> first;
   bool first_is_of_missing_key = false;
+  std::optional<Place> blame; ///< in place of every other one
 
   FANIN_API void add(const Place& place, std::string_view key, std::string_view reason);
   FANIN_API void add_missing(const Place& place, std::string_view key, std::string_view reason);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,6 +50,52 @@ std::string_view name(Value::Kind kind) {
 
 namespace {
 
+std::optional<std::size_t> index_of(std::string_view step) {
+  std::size_t index = 0;
+  const auto [stop, error] = std::from_chars(step.data(), step.data() + step.size(), index);
+  if (error != std::errc{} || stop != step.data() + step.size()) return std::nullopt;
+  return index;
+}
+
+const Value* child(const Value& value, std::string_view step) {
+  if (value.kind != Value::Kind::list) return value.find(step);
+  const auto index = index_of(step);
+  return index && *index < value.items.size() ? &value.items[*index] : nullptr;
+}
+
+} // namespace
+
+const Value* find_path(const Value& root, std::string_view key) {
+  const Value* value = &root;
+  while (value != nullptr && !key.empty()) {
+    const auto dot = key.find('.');
+    value = child(*value, key.substr(0, dot));
+    key = dot == std::string_view::npos ? "" : key.substr(dot + 1);
+  }
+  return value;
+}
+
+Place place_of(const Value& root, std::string_view key) {
+  for (;;) {
+    if (const Value* value = find_path(root, key)) return value->place;
+    const auto dot = key.rfind('.');
+    key = dot == std::string_view::npos ? "" : key.substr(0, dot);
+  }
+}
+
+const Value* find_override(const Value& value) {
+  if (value.place.is_override()) return &value;
+  for (const Value& item : value.items) {
+    if (const Value* found = find_override(item)) return found;
+  }
+  for (const Entry& entry : value.entries) {
+    if (const Value* found = find_override(entry.value)) return found;
+  }
+  return nullptr;
+}
+
+namespace {
+
 struct Override {
   std::string_view key; // the whole dotted one, for messages
   const Value& value;
@@ -65,16 +112,15 @@ Result<> assign_in_list(Value& list, std::string_view step, std::string_view res
     }
     return {};
   }
-  std::size_t index = 0;
-  const auto [stop, error] = std::from_chars(step.data(), step.data() + step.size(), index);
-  if (error != std::errc{} || stop != step.data() + step.size() || index >= list.items.size()) {
+  const auto index = index_of(step);
+  if (!index || *index >= list.items.size()) {
     return fail(
         ErrorKind::usage,
         fmt::format("{}: {}: the list has {} entries: \"{}\" should be an index from 0, or * "
                     "for all of them",
                     override.place.text(), override.key, list.items.size(), step));
   }
-  return assign(list.items[index], rest, override);
+  return assign(list.items[*index], rest, override);
 }
 
 Result<> assign(Value& at, std::string_view rest, const Override& override) {

@@ -21,6 +21,7 @@ struct FANIN_API Place {
   std::string file;
   std::uint32_t line = 0;
   [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool is_override() const { return file == "--set"; }
 };
 
 /// One key of a source or application that its type understands.
@@ -48,6 +49,13 @@ struct Entry {
   std::string key;
   Value value;
 };
+
+/// What a dotted key leads to, with the index in a list: "readout.0.name". Null: it is not there.
+[[nodiscard]] const Value* find_path(const Value& root, std::string_view key);
+/// Where a dotted key was written; of one that is not there, the table that it would be in.
+[[nodiscard]] Place place_of(const Value& root, std::string_view key);
+/// The first value that an override has given: this one, or one within it. Null: there is none.
+[[nodiscard]] const Value* find_override(const Value& value);
 
 /// A message of one line, whatever it quotes: white space becomes one space, other control
 /// characters a question mark.

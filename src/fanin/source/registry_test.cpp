@@ -77,6 +77,18 @@ TEST(Registry, an_unknown_key_comes_before_a_missing_one) {
               StartsWith("run.toml:11: readout.0.source.0.where: unknown key; known here: "));
 }
 
+TEST(Registry, an_override_that_has_named_the_type_is_at_fault_for_keys_of_another_one) {
+  SourceSettings settings = settings_of("emulator", {{"path", "x.hld"}});
+  settings.place = {"--set", 2};
+  const auto made = built_in().make(settings);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().text, StartsWith("--set:2: readout.0.source.0.path: unknown key; "));
+  settings.values["rat"] = {"1kHz", {"--set", 3}};
+  settings.values.erase("path");
+  EXPECT_EQ(built_in().make(settings).error().text,
+            "--set:3: readout.0.source.0.rat: unknown key; did you mean rate?");
+}
+
 TEST(Registry, a_missing_unit_names_the_units) {
   EXPECT_THAT(error_of("emulator", {{"size", "200"}}),
               StartsWith("run.toml:11: readout.0.source.0.size: "));

@@ -59,6 +59,10 @@ void check_streams(const Configuration& configuration, TableReader& root);
 // [[filter]] (one stream, "accepted", if there are none), [[process]].
 void read_nodes(TableReader& root, Configuration& configuration, Problems& problems);
 
+// What is wrong with a key, once the whole configuration is known.
+void report(const Configuration& configuration, Problems& problems, const std::string& key,
+            std::string_view reason);
+
 // What single keys cannot show: names, ids, addresses and processes against each other.
 void check_consistency(const Configuration& configuration, Problems& problems);
 
