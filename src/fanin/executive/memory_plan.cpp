@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
@@ -22,15 +23,35 @@ constexpr std::uint64_t queues_all = 18U << 20; // bytes
 constexpr std::uint32_t window_usual = 65536;
 constexpr std::uint32_t window_most = 1U << 20;
 
-std::unexpected<Error> too_small(const Configuration& configuration, const config::Node& node,
-                                 std::string_view reason) {
-  const settings::Place place =
-      node.place.file.empty() ? settings::Place{configuration.file, 1} : node.place;
-  return fail(ErrorKind::usage, fmt::format("{}: {}.buffer: {}", place.text(), node.key, reason));
-}
-
 std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
+}
+
+// A size for the configuration that has at least so many bytes.
+std::uint64_t handy_size(std::uint64_t bytes) {
+  return round_up(bytes, bytes < (1U << 20) ? 1U << 10 : 1U << 20);
+}
+
+// The key that the node's buffer comes from.
+std::string buffer_key(const Configuration& configuration, const config::Node& node) {
+  const std::string own = node.key + ".buffer";
+  if (settings::find_path(configuration.written, own) != nullptr) return own;
+  return node.role == config::Role::readout ? "buffers.readout" : "buffers.builder";
+}
+
+// `enough`: bytes that all nodes can work with whose buffer comes from this key.
+std::unexpected<Error> too_small(const Configuration& configuration, const config::Node& node,
+                                 std::uint64_t enough, std::string_view reason,
+                                 std::string_view other_remedy) {
+  const std::string key = buffer_key(configuration, node);
+  const std::string causes[] = {
+      key,     "trigger",      "source",       "readout",           "filter",
+      "event", "buffers.hold", "buffers.page", "network.dead_after"};
+  return std::unexpected(configuration.wrong(
+      key,
+      fmt::format("{} is too small for \"{}\": {}; set it to \"{}\", or {}",
+                  format_size(node.buffer), node.name, reason, exact_size(enough), other_remedy),
+      causes));
 }
 
 double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
@@ -119,10 +140,11 @@ std::size_t connections_each(const Configuration& configuration) {
   return configuration.system.protocol == builder::Protocol::pull ? 2 : 1;
 }
 
-// The node's buffer is shared out by expected rate where that is known for all. Else those whose
-// rate is known get what they need, and all an even share of the rest.
-Result<> plan_sources(const Configuration& configuration, const PageSizes& sizes,
-                      const config::Node& node, std::size_t readout, NodePlan& plan) {
+// The buffer is shared out by expected rate where that is known for all. Else those whose rate is
+// known get what they need, and all an even share of the rest. Gives what all need at least for
+// their largest fragments: more in a larger buffer, as pages are larger there.
+std::uint64_t plan_sources(const Configuration& configuration, const PageSizes& sizes,
+                           std::uint64_t buffer, std::size_t readout, NodePlan& plan) {
   const auto [first, last] = configuration.sources_of(readout);
   const std::size_t count = last - first;
   bool all_known = true;
@@ -134,14 +156,14 @@ Result<> plan_sources(const Configuration& configuration, const PageSizes& sizes
     events_hz = std::max(events_hz, event_rate(configuration, configuration.sources[i]));
   }
   const double hold_s = seconds(hold_time(configuration));
-  const double rest = std::max(0.0, static_cast<double>(node.buffer) - plan.bytes_per_s * hold_s);
+  const double rest = std::max(0.0, static_cast<double>(buffer) - plan.bytes_per_s * hold_s);
   std::uint64_t least_in_all = 0;
   for (std::size_t i = first; i < last; ++i) {
     const config::Source& source = configuration.sources[i];
     const double rate = expected_rate(configuration, source);
-    const auto share = static_cast<std::uint64_t>(
-        all_known ? static_cast<double>(node.buffer) * rate / plan.bytes_per_s
-                  : rate * hold_s + rest / static_cast<double>(count));
+    const auto share =
+        static_cast<std::uint64_t>(all_known ? static_cast<double>(buffer) * rate / plan.bytes_per_s
+                                             : rate * hold_s + rest / static_cast<double>(count));
     const std::uint32_t page = source_page(share, configuration.system.data_page, sizes);
     // A fragment of the largest size that begins within a page, and one page being cut and sent.
     const std::uint64_t least =
@@ -152,21 +174,62 @@ Result<> plan_sources(const Configuration& configuration, const PageSizes& sizes
   }
   plan.window = window_of(configuration, count, events_hz);
   plan.queues = count * source::FragmentTable::bytes_for(plan.window);
-  if (least_in_all > node.buffer) {
-    return too_small(configuration, node,
-                     fmt::format("{} is too small: {} sources whose fragments may have {} need {}; "
-                                 "raise buffers.readout or lower fragment_max",
-                                 format_size(node.buffer), count,
-                                 format_size(configuration.sources[first].queue.fragment_max),
-                                 format_size(least_in_all)));
+  plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * hold_s);
+  return least_in_all;
+}
+
+// The readout unit's buffer if it is large enough, else one that is.
+std::uint64_t enough_for_readout(const Configuration& configuration, const PageSizes& sizes,
+                                 std::size_t readout) {
+  std::uint64_t buffer = configuration.nodes[configuration.readout_node(readout)].buffer;
+  for (;;) {
+    NodePlan plan;
+    const std::uint64_t largest = plan_sources(configuration, sizes, buffer, readout, plan);
+    const std::uint64_t least = std::max(largest, plan.needed);
+    if (least <= buffer) return buffer;
+    buffer = handy_size(least);
   }
-  return {};
+}
+
+// As its size comes from one key, the readout units that have it from there are asked, too.
+std::uint64_t enough_for_alike(const Configuration& configuration, const PageSizes& sizes,
+                               const config::Node& node) {
+  const std::string key = buffer_key(configuration, node);
+  std::uint64_t enough = 0;
+  for (std::size_t i = 0; i < configuration.readouts(); ++i) {
+    if (buffer_key(configuration, configuration.nodes[configuration.readout_node(i)]) == key)
+      enough = std::max(enough, enough_for_readout(configuration, sizes, i));
+  }
+  return enough;
+}
+
+Result<> check_readout_buffer(const Configuration& configuration, const PageSizes& sizes,
+                              const config::Node& node, std::size_t readout, const NodePlan& plan,
+                              std::uint64_t largest) {
+  if (largest > node.buffer) {
+    const std::size_t first = configuration.sources_of(readout).first;
+    return too_small(configuration, node, enough_for_alike(configuration, sizes, node),
+                     fmt::format("{} whose fragments may have {} need {}",
+                                 counted(plan.sources.size(), "source"),
+                                 format_size(configuration.sources[first].queue.fragment_max),
+                                 format_size(largest)),
+                     "lower fragment_max");
+  }
+  if (plan.needed <= node.buffer) return {};
+  return too_small(configuration, node, enough_for_alike(configuration, sizes, node),
+                   fmt::format("{} for {} (buffers.hold + event.latency{}{}) take {}",
+                               format_bandwidth(plan.bytes_per_s),
+                               format_duration(hold_time(configuration)),
+                               configuration.has_filters() ? " + filter.latency" : "",
+                               several_hosts(configuration) ? " + network.dead_after" : "",
+                               format_size(plan.needed)),
+                   "lower the rate");
 }
 
 Result<> plan_readout(const Configuration& configuration, const net::TransportRegistry& transports,
                       const PageSizes& sizes, const config::Node& node, std::size_t readout,
                       NodePlan& plan) {
-  if (auto done = plan_sources(configuration, sizes, node, readout, plan); !done) return done;
+  const std::uint64_t largest = plan_sources(configuration, sizes, node.buffer, readout, plan);
   std::uint32_t posted = posted_pages(transports, configuration.event_manager().urls, 1);
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     posted += posted_pages(transports, configuration.nodes[configuration.builder_node(i)].urls,
@@ -190,19 +253,7 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
       std::max(sizes.metadata_least, round_up(node.buffer / 8, sizes.metadata));
   plan.metadata = {sizes.metadata, static_cast<std::uint32_t>(
                                        std::max(metadata / sizes.metadata, layout.pages_least()))};
-  plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold_time(configuration)));
-  if (plan.needed > node.buffer) {
-    return too_small(
-        configuration, node,
-        fmt::format("{} is too small: {} for {} (buffers.hold + event.latency{}{}) take {}; raise "
-                    "buffers.readout or lower the rate",
-                    format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
-                    format_duration(hold_time(configuration)),
-                    configuration.has_filters() ? " + filter.latency" : "",
-                    several_hosts(configuration) ? " + network.dead_after" : "",
-                    format_size(plan.needed)));
-  }
-  return {};
+  return check_readout_buffer(configuration, sizes, node, readout, plan, largest);
 }
 
 std::uint64_t largest_event(const Configuration& configuration) {
@@ -279,23 +330,22 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
   const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_bytes, at_rate});
   plan.needed = builder::receive_pages(least, page, configuration.system.lanes()) * page;
   if (capacity >= least) return {};
+  const std::uint64_t enough = handy_size(plan.needed);
   if (least == at_rate) {
-    return too_small(configuration, node,
-                     fmt::format("{} is too small: {} for {} (buffers.hold{}) take {}; raise "
-                                 "buffers.builder or add builder units",
-                                 format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
-                                 format_duration(hold),
+    return too_small(configuration, node, enough,
+                     fmt::format("{} for {} (buffers.hold{}) take {}",
+                                 format_bandwidth(plan.bytes_per_s), format_duration(hold),
                                  configuration.has_filters() ? " + filter.latency" : "",
-                                 format_size(plan.needed)));
+                                 format_size(plan.needed)),
+                     "add builder units");
   }
-  return too_small(
-      configuration, node,
-      fmt::format(
-          "{} is too small: {} of {} in pages of {}, from {} readout units, take "
-          "{}; raise buffers.builder or lower {}",
-          format_size(node.buffer), least == largest ? "the largest possible event" : "two batches",
-          format_size(least), format_size(page), configuration.readouts(), format_size(plan.needed),
-          least == largest ? "fragment_max" : "event.batch_size"));
+  return too_small(configuration, node, enough,
+                   fmt::format("{} ({}) in pages of {}, from {}, take {}",
+                               least == largest ? "the largest possible event" : "two batches",
+                               format_size(least), format_size(page),
+                               counted(configuration.readouts(), "readout unit"),
+                               format_size(plan.needed)),
+                   least == largest ? "lower fragment_max" : "lower event.batch_size");
 }
 
 } // namespace

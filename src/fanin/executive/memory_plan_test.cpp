@@ -1,9 +1,16 @@
 #include "fanin/executive/memory_plan.hpp"
 
+#include <initializer_list>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/random.hpp"
 #include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/executive/describe.hpp"
 
@@ -11,6 +18,7 @@ namespace fanin::executive {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* two_by_one = R"(
 [trigger]
@@ -84,7 +92,8 @@ TEST(MemoryPlan, a_source_whose_rate_is_known_has_what_it_needs_beside_others) {
   EXPECT_GE(mixed.sources[0].bytes(), 16U << 20);
   EXPECT_LE(mixed.sources[0].bytes() + mixed.sources[1].bytes(), 190U << 20);
   EXPECT_THAT(error_of({"readout.1.source.1.expected=500MB/s", "buffers.builder=1GiB"}),
-              HasSubstr("readout.1.buffer: 64 MiB is too small: 500 MB/s for 300 ms"));
+              HasSubstr("--set:1: buffers.readout: 64 MiB is too small for \"ru1\": 500 MB/s for "
+                        "300 ms (buffers.hold + event.latency) take "));
 }
 
 TEST(MemoryPlan, sources_without_a_known_rate_are_named) {
@@ -182,18 +191,83 @@ TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
 
 TEST(MemoryPlan, buffers_that_are_too_small_are_refused_with_the_remedy) {
   EXPECT_EQ(error_of({"buffers.readout=4MiB"}),
-            "test.toml:7: readout.0.buffer: 4 MiB is too small: 41 MB/s for 300 ms (buffers.hold + "
-            "event.latency) take 11.7 MiB; raise buffers.readout or lower the rate");
+            "--set:1: buffers.readout: 4 MiB is too small for \"ru0\": 41 MB/s for 300 ms "
+            "(buffers.hold + event.latency) take 11.7 MiB; set it to \"12MiB\", or lower the rate");
   EXPECT_THAT(error_of({"buffers.readout=128KiB", "buffers.hold=1ms", "event.latency=0ms"}),
-              HasSubstr("2 sources whose fragments may have 64 KiB need 256 KiB; raise "
-                        "buffers.readout or lower fragment_max"));
+              HasSubstr("2 sources whose fragments may have 64 KiB need 256 KiB; set it to "
+                        "\"256KiB\", or lower fragment_max"));
   EXPECT_THAT(error_of({"buffers.builder=8MiB", "trigger.rate=10Hz"}),
-              HasSubstr("builder.0.buffer: 8 MiB is too small: two batches of 4 MiB"));
+              HasSubstr("buffers.builder: 8 MiB is too small for \"bu0\": two batches (4 MiB) in "
+                        "pages of 1 MiB, from 2 readout units, take 12 MiB; set it to \"12MiB\""));
   EXPECT_THAT(error_of({"source.fragment_max=16MiB", "buffers.builder=64MiB"}),
-              HasSubstr("the largest possible event of 64 MiB"));
+              HasSubstr("the largest possible event (64 MiB)"));
   EXPECT_THAT(
       error_of({"trigger.rate=1MHz", "buffers.readout=8GiB"}),
-      HasSubstr("builder.0.buffer: 256 MiB is too small: 5.12 GB/s for 250 ms (buffers.hold)"));
+      HasSubstr("--set:1: buffers.builder: 256 MiB is too small for \"bu0\": 5.12 GB/s for 250 ms "
+                "(buffers.hold)"));
+}
+
+TEST(MemoryPlan, the_key_that_gives_the_buffer_is_named_where_it_is_written) {
+  const auto error = [](const std::string& more) {
+    const auto parsed = config::parse(std::string(two_by_one) + more, "test.toml");
+    if (!parsed) return parsed.error().text;
+    const auto plans = plan(*parsed);
+    return plans ? "no error" : plans.error().text;
+  };
+  EXPECT_THAT(error("buffer = \"4MiB\"\n"), StartsWith("test.toml:12: builder.0.buffer: 4 MiB is"));
+  EXPECT_THAT(error("[buffers]\nbuilder = \"4MiB\"\n"),
+              StartsWith("test.toml:13: buffers.builder: 4 MiB is"));
+  EXPECT_THAT(error_of({"readout.1.buffer=64KiB"}),
+              StartsWith("--set:1: readout.1.buffer: 64 KiB is"));
+}
+
+// A configuration of any size, and whose buffers are small.
+std::string random_configuration(Random& random) {
+  const auto one_of = [&random](std::initializer_list<const char*> texts) {
+    return *(texts.begin() + static_cast<std::ptrdiff_t>(random.below(texts.size())));
+  };
+  std::string text = fmt::format(
+      "[trigger]\nrate = \"{}Hz\"\n[buffers]\nreadout = \"{}KiB\"\nbuilder = \"{}KiB\"\n"
+      "page = \"{}\"\nhold = \"{}ms\"\n[network]\nprotocol = \"{}\"\n[source]\ntype = "
+      "\"emulator\"\nfragment_max = \"{}B\"\n",
+      1 + random.below(300'000), 1 + random.below(20'000), 1 + random.below(20'000),
+      one_of({"64KiB", "128KiB", "1MiB", "4MiB"}), 1 + random.below(2000), one_of({"push", "pull"}),
+      1 + random.below(3'000'000));
+  for (std::uint64_t left = 1 + random.below(4); left > 0; --left) {
+    text += fmt::format("[[readout]]\ncount = {}\n", 1 + random.below(3));
+    if (random.below(4) == 0)
+      text += fmt::format("buffer = \"{}B\"\n", 1 + random.below(2'000'000));
+    for (std::uint64_t sources = 1 + random.below(4); sources > 0; --sources) {
+      const bool known = random.below(3) != 0;
+      text += fmt::format("[[readout.source]]\ncount = {}\n{} = \"{}\"\n", 1 + random.below(5),
+                          known ? "size" : "type", known ? one_of({"1B", "777B", "3KiB"}) : "hld");
+    }
+  }
+  text += fmt::format("[[builder]]\ncount = {}\nurl = {}\n", 1 + random.below(4),
+                      one_of({"\"tcp\"", "[\"tcp\", \"tcp\"]", "\"verbs://a?posted=3\""}));
+  return text;
+}
+
+TEST(MemoryPlan, whoever_follows_the_advice_is_done_with_that_key) {
+  const auto seed = static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Random random(seed);
+  const std::regex advice("^[^ ]+: ([^ ]+): .*; set it to \"([^\"]+)\", or .*");
+  for (int i = 0; i < 300; ++i) {
+    const std::string text = random_configuration(random);
+    std::vector<std::string> overrides;
+    std::set<std::string> keys;
+    for (;;) {
+      const auto parsed = config::parse(text, "test.toml", overrides);
+      ASSERT_TRUE(parsed) << parsed.error().text << "\n" << text;
+      const auto plans = plan(*parsed);
+      if (plans) break;
+      std::smatch found;
+      ASSERT_TRUE(std::regex_match(plans.error().text, found, advice)) << plans.error().text;
+      ASSERT_TRUE(keys.insert(found[1]).second) << plans.error().text << "\n" << text;
+      overrides.push_back(fmt::format("{}={}", found[1].str(), found[2].str()));
+    }
+  }
 }
 
 TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
@@ -221,9 +295,10 @@ TEST(MemoryPlan, the_time_that_events_wait_for_filters_counts) {
   EXPECT_EQ(hold_time(*c), std::chrono::milliseconds{2300});
   const auto plans = plan(*c);
   ASSERT_FALSE(plans);
-  EXPECT_THAT(plans.error().text,
-              HasSubstr("readout.0.buffer: 64 MiB is too small: 41 MB/s for 2.3 s (buffers.hold + "
-                        "event.latency + filter.latency) take "));
+  EXPECT_THAT(
+      plans.error().text,
+      HasSubstr("test.toml:1: buffers.readout: 64 MiB is too small for \"ru0\": 41 MB/s for "
+                "2.3 s (buffers.hold + event.latency + filter.latency) take "));
   const auto held = plan(parse({"buffers.readout=256MiB", "buffers.builder=64MiB"}).value());
   ASSERT_FALSE(held);
   EXPECT_THAT(held.error().text, HasSubstr("for 2.25 s (buffers.hold + filter.latency) take "));
