@@ -307,6 +307,26 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
   }
 }
 
+TEST(Configuration, a_line_that_is_no_toml_is_explained_where_that_is_easy) {
+  const auto error = [](const std::string& line) {
+    return error_of("[trigger]\n" + line + "\n[run]\nseed = 1 # \"\n");
+  };
+  const std::string open =
+      "run.toml:2: not valid TOML: a quotation mark in this line has no counterpart";
+  EXPECT_EQ(error("rate = \"1kHz"), open);
+  EXPECT_EQ(error("rate = 1kHz\""), open);
+  EXPECT_EQ(error("rate = '1kHz"), open);
+  EXPECT_EQ(error("rate = \"\"\"1kHz"), open);
+  EXPECT_THAT(error("rate = 1kHz # fast"),
+              ::testing::MatchesRegex("run.toml:2: not valid TOML: .*; a text stands in quotation "
+                                      "marks: rate = \"1kHz\""));
+  EXPECT_THAT(error("rate = fast"), ::testing::EndsWith("quotation marks: rate = \"fast\""));
+  EXPECT_THAT(error("rate = True"), ::testing::EndsWith("; write rate = true"));
+  EXPECT_THAT(error("rate = \u201c1kHz\u201d"),
+              ::testing::EndsWith("; write straight quotation marks (\")"));
+  EXPECT_THAT(error("rate = [1 2]"), ::testing::Not(::testing::HasSubstr("quotation")));
+}
+
 // The system would read the names of files and hosts only up to there.
 TEST(Configuration, a_text_with_a_nul_character_is_refused_wherever_it_stands) {
   const std::string m = minimal;

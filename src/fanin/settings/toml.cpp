@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/settings/toml_text.hpp"
 #include "fanin/settings/tree.hpp"
 
 #if defined(__GNUC__)
@@ -39,45 +40,6 @@ namespace fanin::settings {
 namespace {
 
 constexpr std::uintmax_t file_size_max = 16U << 20;
-// Where a text that begins at `at` with a quotation mark ends.
-std::size_t after_quotation(std::string_view text, std::size_t at) {
-  const char mark = text[at];
-  const std::string three(3, mark);
-  const bool long_one = text.substr(at, 3) == three; // over several lines
-  std::size_t i = at + (long_one ? 3 : 1);
-  for (; i < text.size(); ++i) {
-    if (text[i] == '\\' && mark == '"') {
-      ++i;
-    } else if (long_one && text.substr(i, 3) == three) {
-      for (i += 3; i < text.size() && text[i] == mark;) ++i; // its last characters
-      return i;
-    } else if (!long_one && (text[i] == mark || text[i] == '\n')) {
-      return i + 1;
-    }
-  }
-  return i;
-}
-
-// The first line with a dotted key of too many parts: toml++ calls itself for each of them.
-std::optional<std::size_t> line_too_deep(std::string_view text) {
-  constexpr std::string_view bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                    "0123456789_- \t";
-  int parts = 1;
-  for (std::size_t i = 0; i < text.size();) {
-    if (text[i] == '"' || text[i] == '\'') {
-      i = after_quotation(text, i);
-      continue;
-    }
-    if (text[i] == '#') i = std::min(text.find('\n', i), text.size() - 1);
-    if (text[i] == '.') {
-      if (++parts > key_parts_max) return 1 + std::count(text.begin(), text.begin() + i, '\n');
-    } else if (bare.find(text[i]) == std::string_view::npos) {
-      parts = 1;
-    }
-    ++i;
-  }
-  return std::nullopt;
-}
 
 Value convert(const toml::node& node, const std::string& file);
 
@@ -121,6 +83,19 @@ Value convert(const toml::node& node, const std::string& file) {
   return value;
 }
 
+std::string what_is_wrong(std::string_view text, const std::string& file,
+                          const toml::parse_error& error) {
+  const std::size_t line = error.source().begin.line;
+  const auto open = line_of_open_quotation(text);
+  if (open && *open <= line) {
+    return fmt::format("{}:{}: not valid TOML: a quotation mark in this line has no counterpart",
+                       file, *open);
+  }
+  const std::string remedy = remedy_for_line(text, line);
+  return fmt::format("{}:{}: not valid TOML: {}{}{}", file, line, error.description(),
+                     remedy.empty() ? "" : "; ", remedy);
+}
+
 } // namespace
 
 Result<Value> parse_toml(std::string_view text, const std::string& file) {
@@ -135,8 +110,7 @@ Result<Value> parse_toml(std::string_view text, const std::string& file) {
     convert_table(table, file, root);
     return root;
   } catch (const toml::parse_error& error) {
-    return fail(ErrorKind::usage, fmt::format("{}:{}: not valid TOML: {}", file,
-                                              error.source().begin.line, error.description()));
+    return fail(ErrorKind::usage, what_is_wrong(text, file, error));
   }
 }
 
