@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -408,6 +410,31 @@ TEST(Faults, a_builder_unit_that_cannot_make_its_file_says_why) {
   strict.start_all();
   ASSERT_TRUE(strict.run_until_ended(10s)) << tail_of_log(strict);
   EXPECT_EQ(strict.summary().error, "builder unit 'bu1': no inode is left");
+}
+
+TEST(Faults, what_the_loss_of_a_readout_unit_means_depends_on_the_phase_of_the_run) {
+  const auto lost = [](std::string_view then) {
+    return Contains(ContainsRegex(fmt::format("'ru1' is gone .*: the run {}", then)));
+  };
+  VirtualSystem waiting{triggered(3, 1, 1000)};
+  waiting.start_event_manager();
+  waiting.start_readout(1);
+  waiting.run_for(100ms);
+  waiting.kill_readout(1);
+  waiting.run_for(100ms);
+  EXPECT_THAT(waiting.log(), lost("cannot begin without it"));
+  waiting.start_readout(1);
+  waiting.run_for(2s); // no more than three lines of a node in one
+  waiting.stop();
+  waiting.kill_readout(1); // before it has said that it is finished
+  waiting.run_for(5s);
+  EXPECT_THAT(waiting.log(), lost("is ending"));
+  VirtualSystem running{triggered(3, 1, 1000)};
+  running.start_all();
+  running.run_for(100ms);
+  running.kill_readout(1);
+  running.run_for(100ms);
+  EXPECT_THAT(running.log(), lost("goes on, its sources are missing until it comes back"));
 }
 
 TEST(Faults, nobody_is_said_to_build_where_nobody_is_left) {

@@ -218,10 +218,14 @@ void EventManager::readout_left(NodeId node, std::string_view why) {
   dispatcher_.readout_down(node); // before what it had announced is left behind
   events_.leave(node);
   paths_.readout_down(node);
-  const std::string_view then =
-      phase_.is(Phase::waiting) ? "the run waits for it"
-                                : "the run goes on, its sources are missing until it comes back";
-  log_of(readout_key(node), LogLevel::error, fmt::format("is gone ({}): {}", why, then));
+  log_of(readout_key(node), LogLevel::error,
+         fmt::format("is gone ({}): {}", why, after_loss_of_readout()));
+}
+
+std::string_view EventManager::after_loss_of_readout() const {
+  if (phase_.is(Phase::waiting)) return "the run cannot begin without it";
+  if (running()) return "the run goes on, its sources are missing until it comes back";
+  return "the run is ending, and does not wait for it";
 }
 
 // What becomes of the events that it had to build.

@@ -114,6 +114,7 @@ private:
   void readout_joined(NodeId node, const wire::Hello& hello);
   void builder_joined(NodeId node, const wire::Hello& hello, std::string rails);
   void readout_left(NodeId node, std::string_view why);
+  [[nodiscard]] std::string_view after_loss_of_readout() const;
   [[nodiscard]] std::string after_loss_of_builder(std::uint64_t events) const;
   void builder_left(NodeId node, std::string_view why);
   [[nodiscard]] bool readout_message(NodeId node, wire::MessageType type,
