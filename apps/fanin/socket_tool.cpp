@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/signals.hpp"
@@ -230,8 +231,8 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
         fmt::format("{}: gave up before the other side had taken all that was sent", url_.text()));
   }
   if (moved_ < arguments_.count) {
-    return fail(ErrorKind::disconnected, fmt::format("{}: ended after {} of {} messages",
-                                                     url_.text(), moved_, arguments_.count));
+    return fail(ErrorKind::disconnected, fmt::format("{}: ended after {} of {}", url_.text(),
+                                                     moved_, counted(arguments_.count, "message")));
   }
   return {};
 }
@@ -259,7 +260,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["ok"] = verdict.has_value();
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (arguments_.json != "-") {
-    print(fmt::format("{} messages of {} in {}: {}, {}\n", counters.messages,
+    print(fmt::format("{} of {} in {}: {}, {}\n", counted(counters.messages, "message"),
                       format_size(counters.bytes), format_duration(moving),
                       format_rate(rate(counters.messages)),
                       format_bandwidth(rate(counters.bytes))));

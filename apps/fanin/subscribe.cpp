@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/message/sockets.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -47,10 +48,10 @@ std::string event_text(std::span<const std::byte> bytes) {
         damaged += fmt::format("{} {:#x}", damaged.empty() ? ", damaged" : ",", one.source);
     }
   }
-  return fmt::format("run {} event {}: {} fragments, {}{}{}{}\n", header.run, header.event,
-                     fragments, format_size(bytes.size() - wire::super_head_size(count)),
-                     (header.flags & wire::super_incomplete) != 0 ? ", incomplete" : "", missing,
-                     damaged);
+  return fmt::format(
+      "run {} event {}: {}, {}{}{}{}\n", header.run, header.event, counted(fragments, "fragment"),
+      format_size(bytes.size() - wire::super_head_size(count)),
+      (header.flags & wire::super_incomplete) != 0 ? ", incomplete" : "", missing, damaged);
 }
 
 void show(message::Message& event) {

@@ -18,6 +18,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "commands.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/settings/tree.hpp"
 
@@ -90,7 +91,8 @@ bool Terminal::takes_line() {
     return false;
   }
   if (const std::uint64_t lines = std::exchange(left_out_, 0); lines > 0)
-    log(LogLevel::warning, fmt::format("{} lines are left out here: nobody read the log", lines));
+    log(LogLevel::warning, fmt::format("{} left out here: nobody read the log",
+                                       counted(lines, "line is", "lines are")));
   return true;
 }
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
+
 namespace fanin {
 
 void LogLimiter::write(const LogFunction& log, Time now, LogLevel level, std::string_view text) {
@@ -18,7 +20,8 @@ void LogLimiter::write(const LogFunction& log, Time now, LogLevel level, std::st
   ++lines_;
   const std::uint64_t before = std::exchange(left_out_, 0);
   if (before == 0) return log(level, text);
-  log(level, fmt::format("{} (and {} such lines were left out before)", text, before));
+  log(level, fmt::format("{} (and {} left out before)", text,
+                         counted(before, "such line was", "such lines were")));
 }
 
 } // namespace fanin

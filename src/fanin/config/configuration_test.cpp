@@ -273,7 +273,7 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "cpu = \"a\"\n",
        "run.toml:4: builder.0.cpu: \"a\" names no CPUs; write 3, \"0-3,8\" or [0, 1]"},
       {m + "count = 2\ncpu = 1\n",
-       "run.toml:5: builder.0.cpu: 1 CPUs cannot be shared evenly by 2 nodes"},
+       "run.toml:5: builder.0.cpu: 1 CPU cannot be shared evenly by 2 nodes"},
       {m + "[[process]]\nnodes = [\"evm\", \"bu1\"]\n",
        "run.toml:5: process.0.nodes: there is no node \"bu1\"; there are: evm, ru0, bu0"},
       {m + "[[process]]\nnodes = [\"evm\"]\n[network]\nurl = \"inproc://\"\n",
@@ -389,7 +389,7 @@ TEST(Configuration, wrong_overrides_are_said_in_one_line) {
        "--set:1: run.duration: \"5\" has no unit; the units are ns, us, ms, s, min, "
        "h, as in \"50ms\""},
       {"readout.3.name=x",
-       "--set:1: readout.3.name: the list has 1 entries: \"3\" should be an index "
+       "--set:1: readout.3.name: the list has 1 entry: \"3\" should be an index "
        "from 0, or * for all of them"},
       {"run..number=1", "--set:1: run..number: a part of the key is empty; write it as in "
                         "readout.0.name=left"},
@@ -722,7 +722,7 @@ TEST(Configuration, rails_share_the_window_of_shaping) {
 
 TEST(Configuration, a_rail_with_one_end_is_refused) {
   EXPECT_EQ(error_of(std::string(minimal) + "url = [\"tcp\", \"tcp\"]\n[[builder]]\n"),
-            "run.toml:1: network.url: \"bu1\" has one address and \"bu0\" 2, so a rail would have "
+            "run.toml:1: network.url: \"bu1\" has 1 address and \"bu0\" 2, so a rail would have "
             "one end: give all builder units an address on each rail");
 }
 

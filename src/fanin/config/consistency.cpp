@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/net/address.hpp"
@@ -139,8 +140,7 @@ void check_rails(const Configuration& configuration, Problems& problems) {
            fmt::format("\"{}\" has {} and \"{}\" {}, so a rail would have one end: give all "
                        "builder units an address on each rail",
                        node.name,
-                       node.urls.size() == 1 ? std::string("one address")
-                                             : fmt::format("{} addresses", node.urls.size()),
+                       counted(node.urls.size(), "address", "addresses"),
                        first.name, first.urls.size()));
     return;
   }
@@ -286,8 +286,8 @@ void check_page(const Configuration& configuration, Problems& problems) {
   std::uint32_t fitting = system.batch_events;
   while (page_for(fitting) > system.data_page) fitting /= 2;
   report(configuration, problems, "buffers.page",
-         fmt::format("{} is too small for batches of {} events: take {} or event.batch_events = {}",
-                     format_size(system.data_page), system.batch_events,
+         fmt::format("{} is too small for batches of {}: take {} or event.batch_events = {}",
+                     format_size(system.data_page), counted(system.batch_events, "event"),
                      exact_size(std::bit_ceil(page_for(system.batch_events))), fitting));
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/wire/filter.hpp"
@@ -48,7 +49,8 @@ std::vector<int> read_cpus(TableReader& reader, std::uint64_t count) {
   std::vector<int> cpus = reader.cpus("cpu");
   if (cpus.size() % count != 0) {
     reader.reject("cpu",
-                  fmt::format("{} CPUs cannot be shared evenly by {} nodes", cpus.size(), count));
+                  fmt::format("{} cannot be shared evenly by {} nodes",
+                              counted(cpus.size(), "CPU"), count));
   }
   return cpus;
 }

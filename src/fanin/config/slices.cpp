@@ -151,8 +151,8 @@ void check_forward(const Configuration& configuration, Problems& problems) {
   }
   if (builders > 0 && slices % builders != 0) {
     add("slice.urls",
-        fmt::format("{} cannot be shared evenly by {} builder units: add slices, or lower their "
-                    "number",
+        fmt::format("{} cannot be shared evenly by {} builder units: add slices, or take fewer "
+                    "builder units",
                     counted(slices, "slice"), builders));
   }
   if (configuration.forward.give_up >= configuration.system.drain) {

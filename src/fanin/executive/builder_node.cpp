@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/filtering/filter_sink.hpp"
 #include "fanin/executive/monitoring_sink.hpp"
@@ -108,7 +109,7 @@ void BuilderNode::turn() {
 
 std::string BuilderNode::end_message() const {
   if (left_early_) return "left before it built anything";
-  return fmt::format("run {} has ended: {} events, {} stored", run_, sink_log_.events,
+  return fmt::format("run {} has ended: {}, {} stored", run_, counted(sink_log_.events, "event"),
                      format_size(sink_log_.bytes));
 }
 
@@ -193,11 +194,11 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
 
 void BuilderNode::on_gone(const std::string& path, std::uint64_t events) {
   gone_lines_.write(context_.log, context_.loop->now(), LogLevel::error,
-                    fmt::format("{}, with {} events, was removed, renamed or replaced while the "
+                    fmt::format("{}, with {}, was removed, renamed or replaced while the "
                                 "run went on: what follows goes into a new file; the run will "
                                 "end with exit status 1",
-                                path, events));
-  context_.report(gone_report(path, fmt::format("a run file with {} events", events)));
+                                path, counted(events, "event")));
+  context_.report(gone_report(path, "a run file with " + counted(events, "event")));
 }
 
 } // namespace fanin::executive

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::executive {
@@ -95,16 +96,17 @@ std::string output_text(const Configuration& configuration) {
                        run.output.empty() ? "" : ", the manifest to " + run.output);
   }
   if (configuration.forwards())
-    return fmt::format("built events go to {} slices", configuration.forward.slices.size());
+    return "built events go to " + counted(configuration.forward.slices.size(), "slice");
   return run.output.empty() ? "built events are discarded"
                             : fmt::format("run files go to {}", run.output);
 }
 
 std::string head_text(const Configuration& configuration) {
   const builder::System& system = configuration.system;
-  std::string text = fmt::format(
-      "{}: 1 event manager, {} readout units, {} builder units, {} sources\n", configuration.file,
-      configuration.readouts(), configuration.builders(), configuration.sources.size());
+  std::string text = fmt::format("{}: 1 event manager, {}, {}, {}\n", configuration.file,
+                                 counted(configuration.readouts(), "readout unit"),
+                                 counted(configuration.builders(), "builder unit"),
+                                 counted(configuration.sources.size(), "source"));
   text += fmt::format(
       "protocol {}, {}, integrity {}, deadline {}, window {}\n", name(system.protocol),
       system.trigger_rate_hz > 0 ? fmt::format("trigger at {}", format_rate(system.trigger_rate_hz))
@@ -114,7 +116,7 @@ std::string head_text(const Configuration& configuration) {
   const config::Run& run = configuration.run;
   text += output_text(configuration);
   if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));
-  if (system.events_max > 0) text += fmt::format(", up to {} events", system.events_max);
+  if (system.events_max > 0) text += ", up to " + counted(system.events_max, "event");
   return text + "\n\n";
 }
 
@@ -129,10 +131,10 @@ std::string unknown_rates(const Configuration& configuration) {
     names.push_back(source.settings.name);
   }
   if (count == 0) return {};
-  return fmt::format("the rate of {} {} ({}{}) is not known, so it was not checked whether {} "
+  return fmt::format("the rate of {} ({}{}) is not known, so it was not checked whether {} "
                      "memory is enough: set expected",
-                     count, count == 1 ? "source" : "sources", fmt::join(names, ", "),
-                     count > named ? ", ..." : "", count == 1 ? "its" : "their");
+                     counted(count, "source"), fmt::join(names, ", "), count > named ? ", ..." : "",
+                     count == 1 ? "its" : "their");
 }
 
 std::string describe(const Configuration& configuration, std::span<const NodePlan> plans) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/storage/super_head.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -121,9 +122,9 @@ void EventPublisher::log_skipped() {
   next_line_ = now + line_period;
   if (log_) {
     log_(LogLevel::warning,
-         fmt::format("readers of events are too slow, or events too large for them: {} events were "
-                     "not given to them so far; the run does not wait",
-                     skipped_logged_));
+         fmt::format("readers of events are too slow, or events too large for them: so far {} not "
+                     "given to them; the run does not wait",
+                     counted(skipped_logged_, "event was", "events were")));
   }
 }
 

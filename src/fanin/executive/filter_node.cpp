@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/executive/plugin_call.hpp"
 
 namespace fanin::executive {
@@ -136,7 +137,8 @@ void FilterNode::describe(json::Value& report) {
 }
 
 std::string FilterNode::end_message() const {
-  return fmt::format("left: {} events decided, {} accepted", counters_.events, counters_.accepted);
+  return fmt::format("left: {} decided, {} accepted", counted(counters_.events, "event"),
+                     counters_.accepted);
 }
 
 } // namespace fanin::executive

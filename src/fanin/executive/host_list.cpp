@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/net/address.hpp"
@@ -142,9 +143,7 @@ Result<> assign_urls(const config::Configuration& configuration, config::Node& n
     return refuse(fmt::format("\"{}\" has {} rails, but its host has {} in {}: add the addresses "
                               "after commas, as 10.1.0.1,10.2.0.1",
                               node.name, node.urls.size(),
-                              host.addresses.size() == 1
-                                  ? std::string("one address")
-                                  : fmt::format("{} addresses", host.addresses.size()),
+                              counted(host.addresses.size(), "address", "addresses"),
                               host.place));
   for (std::size_t rail = 0; rail < node.urls.size(); ++rail) {
     net::Url& url = node.urls[rail];
@@ -248,8 +247,8 @@ Error too_few_hosts(const HostList& list, std::size_t needed, std::string_view s
       list.testbed ? fmt::format("./dev testbed down, then ./dev testbed up {}", shape)
                    : std::string("add lines; a host may be named twice");
   return {ErrorKind::usage,
-          fmt::format("{}: has {} host{}, and {} are needed, a process a host: {}", list.file,
-                      list.hosts.size(), list.hosts.size() == 1 ? "" : "s", needed, remedy)};
+          fmt::format("{}: has {}, and {} are needed, a process a host: {}", list.file,
+                      counted(list.hosts.size(), "host"), needed, remedy)};
 }
 
 Result<> assign_hosts(config::Configuration& configuration, const HostList& list) {

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/counted.hpp"
+
 namespace fanin::executive {
 
 Result<> check_cpus(const std::vector<int>& cpus) {
@@ -17,10 +19,9 @@ Result<> check_cpus(const std::vector<int>& cpus) {
   (void)sched_getaffinity(0, sizeof usable, &usable);
   for (const int cpu : cpus) {
     if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &usable)) continue;
-    return fail(
-        ErrorKind::usage,
-        fmt::format("CPU {} does not exist, or this process may not use it (it may use {} CPUs)",
-                    cpu, CPU_COUNT(&usable)));
+    return fail(ErrorKind::usage,
+                fmt::format("CPU {} does not exist, or this process may not use it (it may use {})",
+                            cpu, counted(static_cast<std::uint64_t>(CPU_COUNT(&usable)), "CPU")));
   }
   return {};
 }

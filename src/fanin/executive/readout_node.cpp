@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/watched_source.hpp"
@@ -68,8 +69,8 @@ void ReadoutNode::turn() {
 
 std::string ReadoutNode::end_message() const {
   if (left_early_) return "left before it read anything";
-  return fmt::format("run {} has ended: {} fragments read, {} sent", run_, unit_->fragments_read(),
-                     format_size(bytes_sent_));
+  return fmt::format("run {} has ended: {} read, {} sent", run_,
+                     counted(unit_->fragments_read(), "fragment"), format_size(bytes_sent_));
 }
 
 void ReadoutNode::describe(json::Value& report) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/run_view.hpp"
@@ -21,7 +22,7 @@ std::string undelivered_text(const json::Value& result) {
     const std::uint64_t events = one.at("events").at("undelivered").natural();
     if (one.at("stage").natural() != 1 || events == 0) continue;
     text += text.empty() ? "           " : ", ";
-    text += fmt::format("{} events of group '{}'", events, printable(name));
+    text += fmt::format("{} of group '{}'", counted(events, "event"), printable(name));
   }
   if (text.empty()) return text;
   return text + " did not reach their slice: it was away for longer than slice.give_up\n";
@@ -95,11 +96,12 @@ std::string StagesView::progress_line() const {
     }
   }
   if (groups == 0) return "the groups start";
-  return fmt::format("{:6.1f} s  {:>9}  {:>9}  {} events  {} incomplete in {} slices; {} in each "
-                     "of {} groups",
+  return fmt::format("{:6.1f} s  {:>9}  {:>9}  {} events  {} incomplete in {}; {} in each "
+                     "of {}",
                      time, format_rate(std::max(slices.rate, 0.0)),
                      format_bandwidth(std::max(slices.bytes_rate, 0.0)), slices.events,
-                     slices.incomplete, slices.count, events_of_groups, groups) +
+                     slices.incomplete, counted(slices.count, "slice"), events_of_groups,
+                     counted(groups, "group")) +
          waiting_text();
 }
 
@@ -190,12 +192,13 @@ std::string stages_text(const json::Value& result) {
   }
   const json::Value& events = result.at("events");
   const std::uint64_t undelivered = events.at("undelivered").natural();
-  const std::string in_order =
-      undelivered == 0
-          ? "ended in good order, every fragment accounted for"
-          : fmt::format("ended in good order, at least {} events undelivered", undelivered);
+  const std::string in_order = undelivered == 0
+                                   ? "ended in good order, every fragment accounted for"
+                                   : fmt::format("ended in good order, at least {} undelivered",
+                                                 counted(undelivered, "event"));
   text += fmt::format(
-      "run {}      {} groups, {} slices: {}\n", result.at("run").natural(), groups, slices,
+      "run {}      {}, {}: {}\n", result.at("run").natural(), counted(groups, "group"),
+      counted(slices, "slice"),
       result.at("ok").boolean() ? in_order : "FAILED: " + printable(result.at("error").text()));
   text += fmt::format("events     {} built by the slices, {} incomplete, {} lost\n",
                       events.at("built").natural(), events.at("incomplete").natural(),

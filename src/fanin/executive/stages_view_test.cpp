@@ -71,7 +71,7 @@ TEST_F(StagesViewTest, the_line_says_what_is_waited_for_and_then_what_is_built) 
   progress(group, 1, 310);
   EXPECT_EQ(view_.progress_line(),
             "   1.0 s     300 Hz   300 kB/s  300 events  2 incomplete in 2 slices; 310 in each of "
-            "1 groups");
+            "1 group");
 }
 
 TEST_F(StagesViewTest, a_round_begins_when_a_configuration_reports_its_progress_again) {
@@ -124,7 +124,7 @@ TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slic
   EXPECT_EQ(one.find("report"), nullptr);
   EXPECT_EQ(all.at("configurations").at("b/slice.toml").at("stage").natural(), 2U);
   EXPECT_THAT(stages_text(all),
-              HasSubstr("1 groups, 2 slices: ended in good order, every fragment"));
+              HasSubstr("1 group, 2 slices: ended in good order, every fragment"));
 }
 
 TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten) {

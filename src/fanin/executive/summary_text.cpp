@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/run_view.hpp"
@@ -54,8 +55,8 @@ std::string fragments_text(const json::Value& result) {
       text += '\n';
     }
     if (natural(source, "missing") != 0) {
-      text += fmt::format("           source {}: missing in {} events{}\n", name,
-                          natural(source, "missing"),
+      text += fmt::format("           source {}: missing in {}{}\n", name,
+                          counted(natural(source, "missing"), "event"),
                           source.at("required").boolean(true) ? "" : " (optional)");
     }
     if (natural(source, "lost") != 0) {
@@ -84,7 +85,7 @@ std::string gaps_text(const json::Value& result) {
   const json::Value& gaps = result.at("gaps");
   if (natural(gaps, "count") == 0) return {};
   std::string text =
-      fmt::format("gaps       {} numbers that no source has:", natural(gaps, "count"));
+      fmt::format("gaps       {} that no source has:", counted(natural(gaps, "count"), "number"));
   const json::List& ranges = gaps.at("ranges").list();
   for (std::size_t i = 0; i < std::min(ranges.size(), gaps_shown); ++i) {
     const json::List& range = ranges[i].list();
@@ -163,10 +164,12 @@ std::string nodes_text(const json::Value& nodes_result) {
   std::string text;
   for (const auto& [name, node] : nodes_result.at("nodes").object()) {
     if (node.find("fragments_read") != nullptr) {
-      text += fmt::format("{:<10} {} fragments read\n", name, natural(node, "fragments_read"));
+      text += fmt::format("{:<10} {} read\n", name,
+                          counted(natural(node, "fragments_read"), "fragment"));
     } else if (node.find("events_stored") != nullptr) {
-      text += fmt::format("{:<10} {} events of {} fragments stored, {}\n", name,
-                          natural(node, "events_stored"), natural(node, "fragments_stored"),
+      text += fmt::format("{:<10} {} of {} stored, {}\n", name,
+                          counted(natural(node, "events_stored"), "event"),
+                          counted(natural(node, "fragments_stored"), "fragment"),
                           format_size(natural(node, "bytes_stored")));
     }
   }

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
@@ -221,8 +222,9 @@ Result<std::vector<std::size_t>> processes_here(const config::Configuration& con
   if (task && tasks && *tasks > 1) {
     if (*task >= configuration.processes.size() || *tasks != configuration.processes.size()) {
       return fail(ErrorKind::usage,
-                  fmt::format("{}: Slurm started {} tasks for {} processes ({}): srun -n {}",
-                              configuration.file, *tasks, configuration.processes.size(),
+                  fmt::format("{}: Slurm started {} tasks for {} ({}): srun -n {}",
+                              configuration.file, *tasks,
+                              counted(configuration.processes.size(), "process", "processes"),
                               process_names(configuration), configuration.processes.size()));
     }
     return std::vector{*task};

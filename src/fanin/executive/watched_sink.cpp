@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/thrown.hpp"
 
 namespace fanin::executive {
@@ -122,8 +123,8 @@ void WatchedSink::check_end() {
   bool ended = false;
   call_inner([&] { ended = inner_->finished(); });
   if (failed_ || !ended || open_.empty()) return;
-  fail_for_good(ErrorKind::internal,
-                fmt::format("it has finished, and {} batches are not committed", open_.size()));
+  fail_for_good(ErrorKind::internal, fmt::format("it has finished, and {} not committed",
+                                                 counted(open_.size(), "batch is", "batches are")));
 }
 
 bool WatchedSink::arm() {

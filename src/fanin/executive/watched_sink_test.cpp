@@ -183,7 +183,7 @@ TEST_F(Watched, that_ends_with_batches_fails_for_good) {
   sink.finish();
   EXPECT_FALSE(sink.finished());
   sink.poll();
-  EXPECT_THAT(fatal_failures, ElementsAre(HasSubstr("1 batches are not committed")));
+  EXPECT_THAT(fatal_failures, ElementsAre(HasSubstr("1 batch is not committed")));
   EXPECT_TRUE(sink.finished());
 }
 

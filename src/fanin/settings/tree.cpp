@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 
 namespace fanin::settings {
@@ -116,9 +117,10 @@ Result<> assign_in_list(Value& list, std::string_view step, std::string_view res
   if (!index || *index >= list.items.size()) {
     return fail(
         ErrorKind::usage,
-        fmt::format("{}: {}: the list has {} entries: \"{}\" should be an index from 0, or * "
-                    "for all of them",
-                    override.place.text(), override.key, list.items.size(), step));
+        fmt::format("{}: {}: the list has {}: \"{}\" should be an index from 0, or * for all of "
+                    "them",
+                    override.place.text(), override.key,
+                    counted(list.items.size(), "entry", "entries"), step));
   }
   return assign(list.items[*index], rest, override);
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::source {
@@ -276,7 +277,8 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   options_.port->retry(); // there is room for senders of others
   options_.port->poll(now);
   if (closed == 0) return;
-  warn(fmt::format("{} connections refused: the data had ended before their turn came", closed),
+  warn(fmt::format("{} refused: the data had ended before their turn came",
+                   counted(closed, "connection")),
        now);
 }
 

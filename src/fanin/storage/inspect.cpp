@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/attempt.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -246,8 +247,8 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
   }
   if (!best.empty()) return best;
   return fail(ErrorKind::not_found,
-              fmt::format("{}: none of the run's {} files has an event {}{}", manifest_path,
-                          files->files.size(), event, unreadable));
+              fmt::format("{}: none of the run's {} has an event {}{}", manifest_path,
+                          counted(files->files.size(), "file"), event, unreadable));
 }
 
 } // namespace
@@ -269,12 +270,13 @@ Result<std::string> inspect_file(const std::string& path) {
                  info.integrity ? "CRC32C checksums" : "no checksums",
                  printable(info.fanin_version));
   if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
-  fmt::format_to(out, "  {} events", file.events());
+  fmt::format_to(out, "  {}", counted(file.events(), "event"));
   if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary->first, summary->last);
-  fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} numbers in gaps\n",
+  fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
                  file.events() - summary->incomplete, summary->incomplete, summary->flagged,
-                 summary->gap_numbers);
-  fmt::format_to(out, "  {} fragments, {} of payload", file.fragments(), format_size(file.bytes()));
+                 counted(summary->gap_numbers, "number"));
+  fmt::format_to(out, "  {}, {} of payload", counted(file.fragments(), "fragment"),
+                 format_size(file.bytes()));
   if (file.events() > 0) {
     fmt::format_to(out, ", {} an event", format_size(file.bytes() / file.events()));
   }
@@ -328,8 +330,8 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   std::string text;
   const auto flags = text_of_flags(row.flags);
   fmt::format_to(std::back_inserter(text),
-                 "event {} of run {}: {} fragments, {} B, {}; attempt {}, incarnation {} of {}\n",
-                 row.event, file.info().run, row.fragment_count, row.size,
+                 "event {} of run {}: {}, {} B, {}; attempt {}, incarnation {} of {}\n", row.event,
+                 file.info().run, counted(row.fragment_count, "fragment"), row.size,
                  flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
                  printable(file.info().node));
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())

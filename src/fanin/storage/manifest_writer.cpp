@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/version.hpp"
 
@@ -148,7 +149,7 @@ Result<> ManifestWriter::flush() {
     return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
   }
   if (left_out_ == 0) return {};
-  return fail(ErrorKind::exhausted, fmt::format("{}: {} lines were left out", path_, left_out_));
+  return fail(ErrorKind::exhausted, fmt::format("{}: {} left out", path_, counted(left_out_, "line was", "lines were")));
 }
 
 Result<> ManifestWriter::add(const ManifestFile& file) {

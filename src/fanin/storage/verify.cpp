@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/attempt.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/storage/detail/file_scan.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
@@ -267,8 +268,8 @@ void RunCheck::compare_with_manifest() {
   const auto more = events_ - std::min(events_, summary.built);
   const bool explained = events_ >= summary.built && more <= summary.lost;
   if (!explained) {
-    problem(fmt::format("the manifest counts {} events built, and the files hold {}", summary.built,
-                        events_));
+    problem(fmt::format("the manifest counts {} built, and the files hold {}",
+                        counted(summary.built, "event"), events_));
   } else if (more != 0) {
     notes_.add(fmt::format("{}: {} of the {} events that it counts as lost are in the files: they "
                            "were stored and not acknowledged",

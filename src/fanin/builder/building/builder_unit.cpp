@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/rails.hpp"
 
@@ -364,10 +365,10 @@ void BuilderUnit::give_back(const Lane& lane) {
   std::uint64_t events = 0;
   for (const Assembly* const assembly : owed) events += assembly->range.count();
   environment_.log(LogLevel::warning,
-                   fmt::format("nothing comes from readout unit '{}'{}: {} events are given back, "
-                               "to be built elsewhere",
+                   fmt::format("nothing comes from readout unit '{}'{}: {} given back, to be built "
+                               "elsewhere",
                                system_.readout_units[lane.readout], links_.rail_text(lane),
-                               events));
+                               counted(events, "event is", "events are")));
   links_.drop(lane);
   for (Assembly* const assembly : owed) hand_back(*assembly, lane.readout);
 }

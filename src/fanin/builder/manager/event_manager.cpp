@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/manager/node_messages.hpp"
@@ -232,10 +233,11 @@ std::string_view EventManager::after_loss_of_readout() const {
 std::string EventManager::after_loss_of_builder(std::uint64_t events) const {
   if (events == 0) return "it had nothing to build";
   if (system_.assignment == AssignmentPolicy::by_number)
-    return fmt::format(
-        "its {} events wait until it comes back (`event.assignment` = \"by-number\")", events);
-  if (builders_.none_present()) return fmt::format("its {} events wait for a builder unit", events);
-  return fmt::format("others build its {} events", events);
+    return fmt::format("its {} until it comes back (`event.assignment` = \"by-number\")",
+                       counted(events, "event waits", "events wait"));
+  if (builders_.none_present())
+    return fmt::format("its {} for a builder unit", counted(events, "event waits", "events wait"));
+  return "others build its " + counted(events, "event");
 }
 
 void EventManager::builder_left(NodeId node, std::string_view why) {
