@@ -300,7 +300,9 @@ def test_what_is_wrong_with_filters_is_said_before_the_run():
         says('no plug-in has a filter "nothing"', '[[filter]]\ntype = "nothing"\n')
         says("there is no [[filter]] that accepts events into it", '[[stream]]\nname = "physics"\n')
         says('there is no stream "nowhere"', filters(more='into = "nowhere"'))
-        says("there is no source 1 (0x1)", filters(streams='[[stream]]\nname = "a"\nsources = [1]\n'))
+        sources = "there is no source 1 (0x1); there are: 0x100, 0x101, 0x102, 0x103"
+        says(f"stream.0.sources: {sources}", filters(streams='[[stream]]\nname = "a"\nsources = [1]\n'))
+        says(f"filter.0.source: {sources}", filters(more="source = 1"))
         says('two streams are named "a"', filters(streams='[[stream]]\nname = "a"\n[[stream]]\nname = "a"\n'))
         says("needs a port", filters() + '[[builder]]\nfilter_url = "tcp://127.0.0.1"\n')
         says("is the stream of events that no filter unit could decide", filters(streams='[[stream]]\nname = "error"\n'))

@@ -55,12 +55,12 @@ private:
   ThresholdOptions options_;
 };
 
-// Turns the keys of the configuration into a filter. A wrong or unknown key becomes an error that
-// names file, line and key.
+// Turns the keys of the configuration into a filter. A wrong or unknown key, or a source that is
+// not there, becomes an error that names file, line and key.
 Result<std::unique_ptr<Filter>> make_threshold_filter(const FilterSettings& settings) {
   source::SettingsReader reader(settings.settings);
   ThresholdOptions options;
-  options.source = static_cast<SourceId>(reader.integer("source", 0x400, 0, 0xffff'fffe));
+  options.source = settings.source(reader, "source", 0x400);
   options.threshold = static_cast<std::uint16_t>(reader.integer("threshold", 20000, 0, 65535));
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   const auto physics = settings.stream("physics");

@@ -37,11 +37,13 @@ void check_streams(const Configuration& configuration, TableReader& root) {
   auto readers = root.tables("stream");
   if (!readers.empty() && configuration.filters() == 0)
     readers.front().reject("name", "there is no [[filter]] that accepts events into it");
+  std::vector<SourceId> known;
+  for (const Source& source : configuration.sources) known.push_back(source.settings.id);
+  std::ranges::sort(known);
   for (std::size_t i = 0; i < std::min(readers.size(), streams.size()); ++i) {
     for (const SourceId id : streams[i].sources) {
-      const auto known = std::ranges::any_of(
-          configuration.sources, [id](const Source& source) { return source.settings.id == id; });
-      if (!known) readers[i].reject("sources", fmt::format("there is no source {0} ({0:#x})", id));
+      if (!std::ranges::binary_search(known, id))
+        readers[i].reject("sources", source::no_such_source(id, known));
     }
   }
   if (!configuration.has_filters()) return;

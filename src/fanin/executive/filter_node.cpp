@@ -28,6 +28,9 @@ builder::FilterSettings filter_settings(const config::Configuration& configurati
   settings.settings.values = node.settings;
   settings.settings.common_keys = node.common_keys;
   settings.streams = configuration.system.streams;
+  for (const config::Source& source : configuration.sources)
+    settings.sources.push_back(source.settings.id);
+  std::ranges::sort(settings.sources);
   return settings;
 }
 

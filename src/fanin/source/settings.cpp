@@ -1,5 +1,7 @@
 #include "fanin/source/settings.hpp"
 
+#include <fmt/format.h>
+
 namespace fanin::source {
 namespace {
 
@@ -29,6 +31,14 @@ std::string SettingsReader::required_text(std::string_view key) {
     reject(key, "is empty");
   }
   return value;
+}
+
+std::string no_such_source(SourceId id, std::span<const SourceId> known) {
+  constexpr std::size_t shown = 16;
+  std::string text = fmt::format("there is no source {0} ({0:#x}); there are: ", id);
+  for (std::size_t i = 0; i < known.size() && i < shown; ++i)
+    text += fmt::format("{}{:#x}", i == 0 ? "" : ", ", known[i]);
+  return known.size() > shown ? text + ", ..." : text;
 }
 
 Result<> SettingsReader::finish() {

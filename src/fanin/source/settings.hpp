@@ -94,4 +94,7 @@ private:
   settings::TableReader reader_;
 };
 
+/// "there is no source 9 (0x9); there are: 0x100, 0x101": a reason to reject a key.
+[[nodiscard]] FANIN_API std::string no_such_source(SourceId id, std::span<const SourceId> known);
+
 } // namespace fanin::source

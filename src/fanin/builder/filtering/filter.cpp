@@ -1,5 +1,9 @@
 #include "fanin/builder/filtering/filter.hpp"
 
+#include <ranges>
+
+#include <fmt/ranges.h>
+
 #include "fanin/base/thrown.hpp"
 
 namespace fanin::builder {
@@ -10,8 +14,13 @@ Result<std::unique_ptr<Filter>> FilterRegistry::make(const FilterSettings& setti
   };
   const auto factory = factories_.find(settings.settings.type);
   if (factory == factories_.end()) {
-    return fail(ErrorKind::usage, fmt::format("{}.type: no plug-in has a filter \"{}\"", where(),
-                                              settings.settings.type));
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{}.type: no plug-in has a filter \"{}\"; there are: {}", where(),
+                    settings.settings.type,
+                    factories_.empty()
+                        ? "none; [[plugin]] loads one"
+                        : fmt::format("{}", fmt::join(std::views::keys(factories_), ", "))));
   }
   try {
     auto made = factory->second(settings);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -82,6 +83,7 @@ public:
 struct FilterSettings {
   source::SourceSettings settings; ///< its own keys: for source::SettingsReader
   std::vector<storage::StreamInfo> streams; ///< of the configuration
+  std::vector<SourceId> sources; ///< of the configuration, ascending
 
   /// The stream of that name. Errors: usage, naming those that there are.
   [[nodiscard]] Result<std::size_t> stream(std::string_view name) const {
@@ -92,6 +94,16 @@ struct FilterSettings {
     }
     return fail(ErrorKind::usage, fmt::format("{}: {}: there is no stream \"{}\"; there are: {}",
                                               settings.place.text(), settings.key, name, known));
+  }
+  /// The id under `key`; `fallback` if the key is absent. If the configuration has no such source,
+  /// the reader keeps an error that names those that there are.
+  [[nodiscard]] SourceId source(source::SettingsReader& reader, std::string_view key,
+                                SourceId fallback) const {
+    const auto id = static_cast<SourceId>(
+        reader.integer(key, fallback, 0, std::numeric_limits<SourceId>::max()));
+    if (!std::ranges::binary_search(sources, id))
+      reader.reject(key, source::no_such_source(id, sources));
+    return id;
   }
 };
 

@@ -99,6 +99,7 @@ Result<std::unique_ptr<Filter>> make_test_filter(const FilterSettings& settings)
   options.at = static_cast<std::uint64_t>(reader.integer("at", 0, 0));
   options.work_us = static_cast<std::uint64_t>(reader.integer("work_us", 0, 0));
   options.once_path = reader.text("once_path");
+  if (reader.has("source")) (void)settings.source(reader, "source", 0);
   const bool aborts = reader.choice("made", {"works", "aborts"}) == 1;
   std::string names = reader.text("into", settings.streams.front().name);
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
