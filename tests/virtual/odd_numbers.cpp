@@ -33,14 +33,13 @@ public:
     first_event += static_cast<std::uint64_t>(sender_.offset); // it is told its counter's value
     index_ = all_.index_from(first_event - std::min(first_event, sender_.shift));
     pacer_.start(now);
-    pacer_.first(index_);
     to_send_.clear();
     return {};
   }
 
   source::ReadResult read(source::FragmentQueue& queue, Time now) override {
     sender_.limit = queue.limit();
-    const std::uint64_t due = pacer_.due_until(now);
+    const std::uint64_t due = pacer_.due_until(index_, now);
     for (int i = 0; i < 200; ++i) {
       if (to_send_.empty()) {
         if (index_ >= sender_.dies_at) return {};

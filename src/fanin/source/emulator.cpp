@@ -154,12 +154,12 @@ Emulator::Emulator(const EmulatorOptions& options)
 Result<> Emulator::start(EventNumber first_event, Time now) {
   next_ = std::max(options_.first_event, first_event);
   pacer_.start(now);
-  pacer_.first(next_);
   return {};
 }
 
 ReadResult Emulator::read(FragmentQueue& queue, Time now) {
-  const EventNumber due = std::min(end_, pacer_.due_until(now));
+  pacer_.wait_for_run(queue.numbered(), now);
+  const EventNumber due = std::min(end_, pacer_.due_until(next_, now));
   const std::uint32_t size_max = queue.options().fragment_max;
   const bool fill = options_.content == EmulatedContent::pattern;
   std::uint32_t budget = emulated_bytes_per_read;

@@ -150,11 +150,33 @@ TEST(Emulator, a_rate_follows_the_time_passed_in) {
   EXPECT_EQ(fixture.queue.next_event(), 1001U);
 }
 
+// Sources that have waited for others for different times would never come together.
+TEST(Emulator, the_time_before_the_run_begins_does_not_count) {
+  using namespace std::chrono_literals;
+  QueueFixture fixture({.window = 4096}, {.page_size = 65536, .pages = 8});
+  Emulator emulator({.size = FixedSize{16}, .rate_hz = 1000});
+  fixture.queue.set_limit(0);
+  ASSERT_TRUE(emulator.start(0, Time{1s}));
+  for (const Time waiting : {Time{1s}, Time{3s}, Time{5s}}) {
+    (void)emulator.read(fixture.queue, waiting);
+    EXPECT_FALSE(fixture.queue.numbered());
+  }
+  fixture.queue.set_limit(event_number_end);
+  (void)emulator.read(fixture.queue, Time{7s});
+  ASSERT_TRUE(fixture.queue.numbered());
+  (void)emulator.read(fixture.queue, Time{7s});
+  EXPECT_LE(fixture.queue.next_event(), 5U);
+  (void)emulator.read(fixture.queue, Time{8s});
+  EXPECT_NEAR(static_cast<double>(fixture.queue.next_event()), 1002, 3);
+}
+
 TEST(Emulator, what_was_held_back_is_made_up_for_and_nothing_is_skipped) {
   using namespace std::chrono_literals;
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 4});
   Emulator emulator({.size = FixedSize{8}, .rate_hz = 1000});
+  fixture.queue.start(0);
   ASSERT_TRUE(emulator.start(0, Time{}));
+  (void)emulator.read(fixture.queue, Time{});
   const ReadResult held = emulator.read(fixture.queue, Time{1s});
   EXPECT_EQ(held.state, ReadState::waiting);
   EXPECT_TRUE(fixture.queue.throttled());

@@ -228,6 +228,7 @@ TEST(HldSource, numbers_that_jump_or_go_back_are_counted_drops) {
   fixture.queue.start(100);
   HldSource source = open_source(file.bytes(), {.address = 0xe000, .replay = {.rate_hz = 1e9}});
   ASSERT_TRUE(source.start(0, Time{}));
+  (void)source.read(fixture.queue, Time{});
   const Time later{std::chrono::seconds{1}};
   EXPECT_EQ(source.read(fixture.queue, later).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 105U);

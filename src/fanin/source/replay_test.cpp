@@ -80,6 +80,37 @@ TEST(Pacer, high_rates_do_not_wake_the_loop_for_every_event) {
   EXPECT_TRUE(pacer.due(99, Time{100us}));
 }
 
+TEST(Pacer, time_stands_still_until_the_run_begins) {
+  using namespace std::chrono_literals;
+  Pacer pacer(1000);
+  pacer.start(Time{});
+  for (const Time waiting : {Time{}, Time{5s}, Time{9s}}) {
+    pacer.wait_for_run(false, waiting);
+    EXPECT_TRUE(pacer.due(70, waiting));
+    EXPECT_FALSE(pacer.due(71, waiting));
+  }
+  pacer.wait_for_run(true, Time{20s});
+  EXPECT_TRUE(pacer.due(70, Time{20s}));
+  EXPECT_FALSE(pacer.due(71, Time{20s}));
+  EXPECT_EQ(pacer.wake(71, Time{20s}), Time{20s + 1ms + 1ns});
+  pacer.wait_for_run(true, Time{21s});
+  EXPECT_TRUE(pacer.due(1070, Time{21s}));
+  EXPECT_FALSE(pacer.due(1071, Time{21s}));
+}
+
+TEST(Pacer, sources_that_started_together_stay_in_step) {
+  using namespace std::chrono_literals;
+  Pacer one(1000);
+  Pacer other(1000);
+  one.start(Time{});
+  other.start(Time{});
+  one.wait_for_run(true, Time{5300us});
+  other.wait_for_run(true, Time{5700us});
+  EXPECT_TRUE(one.due(3, Time{5700us}));
+  EXPECT_TRUE(other.due(3, Time{5700us}));
+  EXPECT_EQ(one.wake(4, Time{5700us}), other.wake(4, Time{5700us}));
+}
+
 TEST(Pacer, an_event_in_the_far_future_is_never_due) {
   Pacer pacer(1e-3);
   pacer.start(Time{});

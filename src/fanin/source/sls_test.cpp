@@ -173,7 +173,7 @@ TEST(SlsSource, hostile_frame_numbers_are_counted_drops_and_end) {
   ASSERT_TRUE((*source)->start(0, Time{}));
   ReadResult result;
   for (int turns = 0; turns < 20 && result.state != ReadState::finished; ++turns) {
-    result = (*source)->read(fixture.queue, Time{std::chrono::seconds{1}});
+    result = (*source)->read(fixture.queue, Time{turns * std::chrono::seconds{1}});
   }
   EXPECT_EQ(result.state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 8U);
