@@ -32,6 +32,7 @@ CloseReason reason_of(net::CloseReason reason) {
   case net::CloseReason::protocol_violation: return CloseReason::not_a_socket;
   case net::CloseReason::version_mismatch: return CloseReason::wrong_version;
   case net::CloseReason::unknown_host: return CloseReason::unknown_host;
+  case net::CloseReason::evicted: return CloseReason::no_answer;
   case net::CloseReason::message_too_large: return CloseReason::message_too_large;
   }
   return CloseReason::peer_died;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace fanin::net {
@@ -31,6 +32,34 @@ TEST(RefusedPeers, who_connects_and_goes_is_no_warning_and_the_others_are_a_few)
   EXPECT_FALSE(warns(CloseReason::peer_closed));
   EXPECT_FALSE(warns(CloseReason::peer_died));
   EXPECT_FALSE(warns(CloseReason::connect_failed));
+}
+
+// Nodes that start together on a busy host come again, and then have their turn.
+TEST(RefusedPeers, who_is_evicted_is_a_warning_only_if_that_goes_on) {
+  VirtualClock clock;
+  clock.advance(std::chrono::hours{1});
+  Loop loop{clock};
+  std::vector<std::string> warnings;
+  RefusedPeers refused{loop, [&](LogLevel level, std::string_view text) {
+                         if (level == LogLevel::warning) warnings.emplace_back(text);
+                       }};
+  const auto evict_for = [&](Duration time) {
+    for (Duration passed{}; passed < time; passed += std::chrono::seconds{1}) {
+      for (int i = 0; i < 100; ++i) refused(CloseReason::evicted, "tcp://a:1: left");
+      clock.advance(std::chrono::seconds{1});
+    }
+  };
+  evict_for(RefusedPeers::evictions_long);
+  EXPECT_TRUE(warnings.empty());
+  clock.advance(RefusedPeers::eviction_pause);
+  evict_for(RefusedPeers::evictions_long);
+  EXPECT_TRUE(warnings.empty()) << "it was over";
+  evict_for(std::chrono::seconds{1});
+  ASSERT_EQ(warnings.size(), 1U) << "and not 100";
+  EXPECT_EQ(warnings.front(), "tcp://a:1: left; for 10 s peers have connected that say nothing: "
+                              "something else connects here, or this host is overloaded");
+  evict_for(RefusedPeers::evictions_long);
+  EXPECT_EQ(warnings.size(), 2U);
 }
 
 } // namespace

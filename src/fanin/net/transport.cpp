@@ -12,6 +12,7 @@ std::string_view name(CloseReason reason) {
   case CloseReason::version_mismatch: return "another protocol version";
   case CloseReason::message_too_large: return "message too large";
   case CloseReason::unknown_host: return "unknown host";
+  case CloseReason::evicted: return "evicted";
   }
   return "unknown";
 }

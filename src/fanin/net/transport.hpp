@@ -46,9 +46,10 @@ enum class CloseReason : std::uint8_t {
   protocol_violation, ///< bytes that no peer of this version sends; counted
   version_mismatch, ///< a peer of another protocol version
   message_too_large,
-  unknown_host ///< the name service does not know the host's name, but may know it later
+  unknown_host, ///< the name service does not know the host's name, but may know it later
+  evicted ///< it had not identified itself, and others waited for its place; counted
 };
-inline constexpr std::size_t close_reasons = 8;
+inline constexpr std::size_t close_reasons = 9;
 [[nodiscard]] FANIN_API std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {

@@ -337,7 +337,7 @@ void RdmaTransport::make_room() {
 // One that was closed here is told nothing more, and neither is its owner.
 void RdmaTransport::evict(Connection& unidentified) {
   if (unidentified.state.stage() == Stage::closing) return retire(unidentified);
-  refuse(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
+  refuse(CloseReason::evicted, unidentified, "did not identify itself, and others wait");
 }
 
 void RdmaTransport::take_ready(Connection& connection) {

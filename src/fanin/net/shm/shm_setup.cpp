@@ -165,9 +165,9 @@ void ShmTransport::close_listener(ListenerId listener) {
 // One that was closed here is told nothing more, and neither is its owner.
 void ShmTransport::evict(Connection& unidentified) {
   if (unidentified.state.stage() == Stage::closing) return abandon_closing(unidentified);
-  report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
+  report(CloseReason::evicted, unidentified, "did not identify itself, and others wait");
   signal_aborted(unidentified);
-  end(unidentified, CloseReason::protocol_violation);
+  end(unidentified, CloseReason::evicted);
 }
 
 // This process may have had no processor for long: what a peer has sent in time is read before the

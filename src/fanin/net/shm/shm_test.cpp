@@ -498,7 +498,7 @@ protected:
     run_until_idle();
   }
   [[nodiscard]] std::uint64_t evicted() const {
-    return server_.accounts().closed(CloseReason::protocol_violation);
+    return server_.accounts().closed(CloseReason::evicted);
   }
 
   VirtualClock clock_;
@@ -548,6 +548,7 @@ TEST_F(ShmToAnybody,
   EXPECT_EQ(at_server_.connections.size(), peers_max + 1);
   EXPECT_EQ(at_server_.messages, peers_max + 1);
   EXPECT_EQ(evicted(), 0U) << logged_.front();
+  EXPECT_EQ(server_.accounts().closed(CloseReason::protocol_violation), 0U) << logged_.front();
   at_server_.kept.clear();
 }
 
@@ -558,7 +559,7 @@ TEST_F(ShmToAnybody, a_peer_that_has_identified_itself_is_not_evicted) {
   clock_.advance(std::chrono::seconds(2));
   arrive(2, true); // one has the place of the first, one that of the second
   EXPECT_EQ(at_server_.connections.size(), peers_max + 2);
-  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
+  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::evicted});
   EXPECT_EQ(server_.send(at_server_.connections[1], {}), SendOutcome::closed);
   EXPECT_NE(server_.send(at_server_.connections[0], {}), SendOutcome::closed);
 }

@@ -94,8 +94,8 @@ void TcpTransport::evict(Connection& unidentified) {
     erase(unidentified);
     return;
   }
-  report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
-  end(unidentified, CloseReason::protocol_violation, true);
+  report(CloseReason::evicted, unidentified, "did not identify itself, and others wait");
+  end(unidentified, CloseReason::evicted, true);
 }
 
 // This process may have had no processor for long: what a peer has sent in time is read before the

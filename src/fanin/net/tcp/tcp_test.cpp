@@ -561,10 +561,10 @@ TEST_F(Tcp, where_unidentified_peers_crowd_the_oldest_is_evicted_after_a_while) 
   late.send(preface());
   run_until_idle();
   EXPECT_TRUE(server.opened.empty());
-  EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
+  EXPECT_EQ(closed(CloseReason::evicted), 0U);
   clock.advance(500ms);
   ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
-  EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
+  EXPECT_EQ(closed(CloseReason::evicted), 1U);
 }
 
 // As where a busy host has given it no processor.
@@ -579,6 +579,7 @@ TEST_F(Tcp, a_listener_that_was_away_reads_what_peers_have_sent_before_it_sends_
   late.send(preface());
   clock.advance(TcpOptions{}.handshake_timeout);
   ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size() + 1; }));
+  EXPECT_EQ(closed(CloseReason::evicted), 0U);
   EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
 }
 
@@ -595,11 +596,11 @@ TEST_F(Tcp, what_is_unread_excuses_a_peer_once) {
   clock.advance(1s);
   run_until_idle();
   EXPECT_TRUE(server.opened.empty());
-  EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
+  EXPECT_EQ(closed(CloseReason::evicted), 0U);
   for (const Raw& raw : unidentified) raw.send(Bytes(whole.begin() + 1, whole.begin() + 2));
   clock.advance(1s);
   ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
-  EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
+  EXPECT_EQ(closed(CloseReason::evicted), 1U);
 }
 
 TEST_F(Tcp, a_peer_that_was_closed_and_stays_is_evicted_without_an_event) {
