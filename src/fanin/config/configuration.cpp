@@ -199,9 +199,10 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
     configuration.sink.common_keys = sink_keys;
     detail::read_own_settings(reader, sink_keys, configuration.sink.settings);
   }
-  if (forwards == slice.has("urls")) return;
-  reader.reject("sink", forwards ? "\"forward\" needs slice.urls: where to"
-                                 : "is \"forward\" where slice.urls says where to");
+  if (forwards && !slice.has("urls"))
+    reader.reject_missing("sink", "\"forward\" needs slice.urls: where to");
+  if (!forwards && slice.has("urls"))
+    reader.reject("sink", "is \"forward\" where slice.urls says where to");
 }
 
 void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions& options) {
@@ -360,7 +361,7 @@ void finish_system(Configuration& configuration) {
 // With an override to `blame`, it is the place of all errors.
 Result<Configuration> interpret(Value parsed, const std::string& file,
                                 std::span<const std::string> overrides,
-                                std::optional<Place> blame = {}) {
+                                std::optional<settings::Place> blame = {}) {
   Configuration configuration;
   configuration.file = file;
   configuration.written = std::move(parsed);
@@ -416,7 +417,7 @@ Result<Configuration> interpret_and_blame(const Value& parsed, const std::string
   auto result = interpret(parsed, file, overrides);
   for (std::size_t good = overrides.size(); !result && good-- > 0;) {
     if (!interpret(parsed, file, overrides.first(good))) continue;
-    const Place blame{"--set", static_cast<std::uint32_t>(good + 1)};
+    const settings::Place blame{"--set", static_cast<std::uint32_t>(good + 1)};
     return interpret(parsed, file, overrides, blame);
   }
   return result;
@@ -434,7 +435,8 @@ settings::Place Configuration::place_of(std::string_view key,
   // A source has what it does not say itself from [source].
   const auto dot = key.rfind('.');
   if (key.contains(".source") && settings::find_path(written, key) == nullptr) {
-    const Value* const common = settings::find_path(written, fmt::format("source{}", key.substr(dot)));
+    const Value* const common =
+        settings::find_path(written, fmt::format("source{}", key.substr(dot)));
     if (common != nullptr) return common->place;
   }
   return settings::place_of(written, key);

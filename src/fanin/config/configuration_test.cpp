@@ -194,6 +194,12 @@ TEST(Configuration, overrides_reach_into_lists_and_all_of_a_list) {
   EXPECT_EQ(c.storage.file.commit, storage::CommitMode::synced);
 }
 
+TEST(Configuration, a_misspelled_section_is_named_before_what_is_missing_without_it) {
+  EXPECT_EQ(error_of("[[readot]]\nsource = [{ type = \"emulator\" }]\n[[builder]]\n[[process]]\n"
+                     "nodes = [\"ru0\", \"bu0\"]\n"),
+            "run.toml:1: readot: unknown key; did you mean readout?");
+}
+
 struct Wrong {
   std::string text;
   std::string error;
@@ -211,8 +217,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:5: trigger.frequency: unknown key; known here: rate, window"},
       {m + "[trigger]\nwindow = 20\n",
        "run.toml:4: trigger.rate: is missing; without a trigger leave the section out"},
-      {m + "[[plugin]]\npahts = \"a.so\"\n",
-       "run.toml:5: plugin.0.pahts: unknown key; did you mean path?"},
+      {m + "[[plugin]]\npaht = \"a.so\"\n",
+       "run.toml:5: plugin.0.paht: unknown key; did you mean path?"},
       {"[[readout]]\nsource = [{ tpye = \"emulator\" }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.0.tpye: unknown key; did you mean type?"},
       {m + "[[filter]]\ntyp = \"threshold\"\n",
@@ -227,6 +233,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[run]\nduration = 10\n",
        "run.toml:5: run.duration: \"10\" has no unit; the units are ns, us, ms, s, min, h, as in "
        "\"50ms\""},
+      {m + "[run]\nevents = \"\"\n",
+       "run.toml:5: run.events: \"\" is not a whole number from 1 to 9223372036854775807"},
       {m + "[run]\nevents = 0\n",
        "run.toml:5: run.events: 0 is not a whole number from 1 to 9223372036854775807"},
       {m + "[run]\nrestart = \"yes\"\n",
@@ -265,9 +273,9 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[storage]\nmax_file = \"-1GiB\"\n",
        "run.toml:5: storage.max_file: \"-1GiB\" is negative; a size is at least 0"},
       {m + "[[builder]]\nname = \"ru0\"\n",
-       "run.toml:4: builder.1.name: two nodes are named \"ru0\""},
+       "run.toml:5: builder.1.name: two nodes are named \"ru0\""},
       {m + "[[builder]]\nname = \"a/b\"\n",
-       "run.toml:4: builder.1.name: \"a/b\" cannot be a node's name: it becomes a part of file "
+       "run.toml:5: builder.1.name: \"a/b\" cannot be a node's name: it becomes a part of file "
        "names, so letters, "
        "digits, '_', '-' and '.', at most 64"},
       {m + "cpu = \"a\"\n",
@@ -324,6 +332,12 @@ TEST(Configuration, a_line_that_is_no_toml_is_explained_where_that_is_easy) {
   EXPECT_THAT(error("rate = True"), ::testing::EndsWith("; write rate = true"));
   EXPECT_THAT(error("rate = \u201c1kHz\u201d"),
               ::testing::EndsWith("; write straight quotation marks (\")"));
+  EXPECT_THAT(
+      error_of("[builder]\n[[builder]]\n"),
+      ::testing::EndsWith("; a section is written once as [NAME], or each time as [[NAME]]"));
+  EXPECT_THAT(
+      error_of("[[builder]]\n[builder]\n"),
+      ::testing::EndsWith("; a section is written once as [NAME], or each time as [[NAME]]"));
   EXPECT_THAT(error("rate = [1 2]"), ::testing::Not(::testing::HasSubstr("quotation")));
 }
 
@@ -406,9 +420,10 @@ TEST(Configuration, an_override_that_makes_a_configuration_wrong_is_named) {
   EXPECT_EQ(error_of(m + "[event]\nlatency = \"20ms\"\n", {"event.deadline=10ms"}),
             "--set:1: event.latency: must be shorter than event.deadline, after which a source is "
             "given up");
-  EXPECT_EQ(error_of(m, {"run.seed=3", "builder.0.host=b"}),
-            "--set:2: event_manager.host: is missing for \"evm\": where some nodes have a host, all "
-            "need one");
+  EXPECT_EQ(
+      error_of(m, {"run.seed=3", "builder.0.host=b"}),
+      "--set:2: event_manager.host: is missing for \"evm\": where some nodes have a host, all "
+      "need one");
   EXPECT_EQ(error_of(m, {"builder.0.name=ru0"}),
             "--set:1: builder.0.name: two nodes are named \"ru0\"");
   EXPECT_EQ(error_of(m + "[[process]]\nnodes = [\"evm\"]\n", {"network.url=inproc://"}),
@@ -521,6 +536,14 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own_or_shares_its
                   "[network]\ncontrol = \"tcp://127.0.0.1:7000\"\n"),
             "run.toml:3: readout.0.source.1.listen: \"evm\" and source \"right\" would both listen "
             "on port 7000");
+}
+
+TEST(Configuration, sources_of_other_types_share_no_port) {
+  EXPECT_EQ(
+      error_of("[source]\ntype = \"recieve\"\nlisten = \"tcp://127.0.0.1:9000\"\n[[readout]]\n"
+               "source = [{ count = 2 }]\n[[builder]]\n"),
+      "run.toml:3: readout.0.source.0.listen: source \"0x0\" and source \"0x1\" would both "
+      "listen on port 9000; only sources of type \"receive\" share a port");
 }
 
 TEST(Configuration, a_process_may_name_many_nodes_by_their_numbers) {

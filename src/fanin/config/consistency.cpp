@@ -139,9 +139,8 @@ void check_rails(const Configuration& configuration, Problems& problems) {
     report(configuration, problems, node.url_key,
            fmt::format("\"{}\" has {} and \"{}\" {}, so a rail would have one end: give all "
                        "builder units an address on each rail",
-                       node.name,
-                       counted(node.urls.size(), "address", "addresses"),
-                       first.name, first.urls.size()));
+                       node.name, counted(node.urls.size(), "address", "addresses"), first.name,
+                       first.urls.size()));
     return;
   }
 }
@@ -182,6 +181,7 @@ struct Listener {
   std::string who;
   std::string host; // of the node; empty: this one
   net::Url url;
+  bool is_source = false;
   const Process* shares = nullptr; // a `receive` source: the process whose sources may share a port
 
   [[nodiscard]] bool collides_with(const Listener& other) const {
@@ -193,6 +193,8 @@ struct Listener {
     return shares != nullptr && shares == other.shares && url.text() == other.url.text();
   }
   [[nodiscard]] std::string_view how_to_share(const Listener& other) const {
+    if (is_source && other.is_source && url.text() == other.url.text() && shares == nullptr)
+      return "; only sources of type \"receive\" share a port";
     if (shares == nullptr || other.shares == nullptr) return "";
     return shares == other.shares
                ? "; sources that share a port need the same text as their address"
@@ -238,6 +240,7 @@ void check_ports(const Configuration& configuration, Problems& problems) {
     const std::size_t node = configuration.readout_node(source.readout);
     Listener listener{fmt::format("source \"{}\"", source.settings.name),
                       configuration.nodes[node].host, *url};
+    listener.is_source = true;
     if (source.settings.type == "receive") listener.shares = process_of(configuration, node);
     const auto other = std::ranges::find_if(seen, [&](const Listener& earlier) {
       return listener.collides_with(earlier) && !listener.shares_with(earlier);

@@ -48,9 +48,8 @@ std::vector<int> share_of_cpus(const std::vector<int>& cpus, std::uint64_t copy,
 std::vector<int> read_cpus(TableReader& reader, std::uint64_t count) {
   std::vector<int> cpus = reader.cpus("cpu");
   if (cpus.size() % count != 0) {
-    reader.reject("cpu",
-                  fmt::format("{} cannot be shared evenly by {} nodes",
-                              counted(cpus.size(), "CPU"), count));
+    reader.reject("cpu", fmt::format("{} cannot be shared evenly by {} nodes",
+                                     counted(cpus.size(), "CPU"), count));
   }
   return cpus;
 }
@@ -428,8 +427,8 @@ void read_processes(TableReader& root, Configuration& configuration) {
     for (const auto& name : names_of(reader.texts("nodes"))) {
       const auto node = configuration.find_node(name);
       if (!node) {
-        reader.reject("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
-                                           configuration.node_names()));
+        reader.reject_missing("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
+                                                   configuration.node_names()));
         return;
       }
       if (taken[*node]) {

@@ -99,8 +99,17 @@ public:
   }
 
 private:
+  // An override of the table that the key is in may have caused it.
   void add(const Configuration& configuration, std::string_view key, std::string_view text) {
-    problems_.add(configuration.place_of(key), key, text);
+    const std::string table[] = {std::string(key.substr(0, key.find('.')))};
+    problems_.add(configuration.place_of(key, table), key, text);
+  }
+  // So may one of the other configuration's key.
+  void add(const Configuration& configuration, std::string_view key, const Configuration& other,
+           std::string_view other_key, std::string_view text) {
+    const settings::Place place = other.place_of(other_key);
+    if (!place.is_override()) return add(configuration, key, text);
+    problems_.add(place, key, text);
   }
   void add(const Configuration& slice, const Source& source, std::string_view key,
            std::string_view text) {
@@ -178,7 +187,7 @@ void Fit::check_pair(const Configuration& group, Receiver& receiver) {
                            other->file, id_text(group.forward.source), slice.file));
   }
   if (slice.system.slice.block != group.system.batch_events) {
-    add(slice, "slice.block",
+    add(slice, "slice.block", group, "event.batch_events",
         fmt::format("is {}, but {} deals blocks of event.batch_events = {}: write block = {}",
                     slice.system.slice.block, group.file, group.system.batch_events,
                     group.system.batch_events));
@@ -193,7 +202,7 @@ void Fit::check_pair(const Configuration& group, Receiver& receiver) {
                     format_size(taken), group.file, most));
   }
   if (slice.system.event_deadline <= group.forward.give_up) {
-    add(slice, "event.deadline",
+    add(slice, "event.deadline", group, "slice.give_up",
         fmt::format("{} is not longer than slice.give_up = {} of {}: while groups wait for another "
                     "slice, this one would build events without them; raise event.deadline or "
                     "lower slice.give_up",
@@ -201,7 +210,7 @@ void Fit::check_pair(const Configuration& group, Receiver& receiver) {
                     format_duration(group.forward.give_up), group.file));
   }
   if (slice.system.checksum && !group.system.checksum) {
-    add(group, "event.integrity",
+    add(group, "event.integrity", slice, "event.integrity",
         fmt::format("is \"none\", but the files of {} have checksums: write \"none\" in both, or "
                     "\"crc32c\" in both",
                     slice.file));

@@ -95,7 +95,7 @@ TEST_F(StagesTest, what_forwards_is_the_first_stage) {
 TEST_F(StagesTest, one_stage_alone_is_refused) {
   auto all = files_;
   files_ = {all[0], all[1]};
-  EXPECT_EQ(error_of(), "group0.toml:1: storage.sink: all of these configurations forward: give "
+  EXPECT_EQ(error_of(), "group0.toml:5: storage.sink: all of these configurations forward: give "
                         "those of the slices too");
   files_ = {all[2], all[3]};
   EXPECT_THAT(error_of(), HasSubstr("slice0.toml:1: storage.sink: several configurations are two "
@@ -104,7 +104,7 @@ TEST_F(StagesTest, one_stage_alone_is_refused) {
 
 TEST_F(StagesTest, an_address_where_no_slice_listens_is_refused) {
   EXPECT_EQ(error_of(1, "slice.urls=[\"tcp://127.0.0.1:7500\", \"tcp://daq-s1:7501\"]"),
-            "group1.toml:1: slice.urls: no receive source of the slices listens at "
+            "--set:1: slice.urls: no receive source of the slices listens at "
             "tcp://daq-s1:7501; write where they listen: tcp://0.0.0.0:7500, tcp://localhost:7500");
 }
 
@@ -123,7 +123,7 @@ TEST_F(StagesTest, a_name_may_be_any_address) {
   listen("tcp://0.0.0.0:7500", "tcp://daq-s1:7500");
   EXPECT_EQ(error_of(), "they fit");
   listen("tcp://daq-s1:7500", "tcp://daq-s0:7500");
-  EXPECT_THAT(error_of(), HasSubstr("slice1.toml:1: slice.number: this is slice 1 of 2, but in "
+  EXPECT_THAT(error_of(), HasSubstr("slice1.toml:6: slice.number: this is slice 1 of 2, but in "
                                     "slice.urls of group0.toml its address tcp://daq-s0:7500"))
       << "what is said of the same host counts";
 }
@@ -131,47 +131,47 @@ TEST_F(StagesTest, a_name_may_be_any_address) {
 TEST_F(StagesTest, two_addresses_are_two_hosts) {
   set(2, "slice0.toml", fmt::format(fmt::runtime(slice_text), 0, "tcp://10.0.0.5:7500"));
   set(3, "slice1.toml", fmt::format(fmt::runtime(slice_text), 1, "tcp://10.0.0.6:7500"));
-  EXPECT_THAT(error_of(), HasSubstr("group0.toml:1: slice.urls: no receive source of the slices "
+  EXPECT_THAT(error_of(), HasSubstr("group0.toml:7: slice.urls: no receive source of the slices "
                                     "listens at tcp://127.0.0.1:7500"));
 }
 
 TEST_F(StagesTest, a_slice_that_is_not_the_one_at_its_place_is_refused) {
   EXPECT_EQ(error_of(3, "slice.of=3"),
-            "slice1.toml:1: slice.number: this is slice 1 of 3, but in slice.urls of group0.toml "
+            "--set:1: slice.number: this is slice 1 of 3, but in slice.urls of group0.toml "
             "its address tcp://daq-s1:7500 is number 1 of 2: write number = 1 and of = 2, or "
             "correct the order of slice.urls");
   EXPECT_THAT(error_of(1, "slice.urls=[\"tcp://127.0.0.1:7500\"]"),
-              HasSubstr("slice0.toml:1: slice.number: this is slice 0 of 2, but in slice.urls of "
+              HasSubstr("slice0.toml:6: slice.number: this is slice 0 of 2, but in slice.urls of "
                         "group1.toml its address tcp://127.0.0.1:7500 is number 0 of 1"));
 }
 
 TEST_F(StagesTest, blocks_of_another_size_are_refused) {
   EXPECT_EQ(error_of(2, "slice.block=128"),
-            "slice0.toml:1: slice.block: is 128, but group0.toml deals blocks of "
+            "--set:1: slice.block: is 128, but group0.toml deals blocks of "
             "event.batch_events = 64: write block = 64");
 }
 
 TEST_F(StagesTest, a_source_that_the_slice_does_not_have_is_refused) {
   EXPECT_EQ(error_of(0, "slice.source=12"),
-            "group0.toml:1: slice.source: 0xc is no source that listens at tcp://127.0.0.1:7500 in "
+            "--set:1: slice.source: 0xc is no source that listens at tcp://127.0.0.1:7500 in "
             "slice0.toml; there are: 0xa, 0xb");
 }
 
 TEST_F(StagesTest, two_groups_with_one_source_are_refused) {
   EXPECT_EQ(error_of(1, "slice.source=10"),
-            "group1.toml:1: slice.source: group0.toml forwards to source 0xa of slice0.toml too: "
+            "--set:1: slice.source: group0.toml forwards to source 0xa of slice0.toml too: "
             "each group needs a source of its own in each slice");
 }
 
 TEST_F(StagesTest, a_slice_that_expects_other_sources_than_the_group_has_is_refused) {
   EXPECT_EQ(error_of(3, "readout.0.source.0.merged=[2, 5]"),
-            "slice1.toml:14: readout.0.source.0.merged: does not say what group0.toml merges: add "
+            "--set:1: readout.0.source.0.merged: does not say what group0.toml merges: add "
             "0x1; leave out 0x5");
 }
 
 TEST_F(StagesTest, a_super_fragment_that_the_slice_would_not_take_is_refused) {
   EXPECT_EQ(error_of(2, "source.fragment_max=8KiB"),
-            "slice0.toml:14: readout.0.source.0.fragment_max: 8 KiB is less than a super-fragment "
+            "--set:1: readout.0.source.0.fragment_max: 8 KiB is less than a super-fragment "
             "of group0.toml may have: write fragment_max = \"8240B\", or lower source.fragment_max "
             "there");
   EXPECT_EQ(error_of(2, "source.fragment_max=8240B"), "they fit");
@@ -179,14 +179,14 @@ TEST_F(StagesTest, a_super_fragment_that_the_slice_would_not_take_is_refused) {
 
 TEST_F(StagesTest, a_slice_that_does_not_wait_as_long_as_the_groups_is_refused) {
   EXPECT_EQ(error_of(0, "slice.give_up=1s"),
-            "slice0.toml:1: event.deadline: 1 s is not longer than slice.give_up = 1 s of "
+            "--set:1: event.deadline: 1 s is not longer than slice.give_up = 1 s of "
             "group0.toml: while groups wait for another slice, this one would build events without "
             "them; raise event.deadline or lower slice.give_up");
 }
 
 TEST_F(StagesTest, checksums_of_the_second_stage_alone_are_refused) {
   EXPECT_EQ(error_of(0, "event.integrity=none"),
-            "group0.toml:1: event.integrity: is \"none\", but the files of slice0.toml have "
+            "--set:1: event.integrity: is \"none\", but the files of slice0.toml have "
             "checksums: write \"none\" in both, or \"crc32c\" in both");
   EXPECT_EQ(error_of(2, "event.integrity=none"), "they fit");
 }
@@ -216,7 +216,7 @@ TEST_F(StagesTest, they_have_one_run_number) {
   files_[0].second = "[run]\nnumber = 7\n" + files_[0].second;
   EXPECT_EQ(fit().value().run, 7U);
   EXPECT_EQ(error_of(3, "run.number=8"),
-            "slice1.toml:1: run.number: is 8, but 7 in group0.toml: all stages have one run "
+            "--set:1: run.number: is 8, but 7 in group0.toml: all stages have one run "
             "number; leave it out for the next free one");
 }
 

@@ -143,8 +143,7 @@ Result<> assign_urls(const config::Configuration& configuration, config::Node& n
     return refuse(fmt::format("\"{}\" has {} rails, but its host has {} in {}: add the addresses "
                               "after commas, as 10.1.0.1,10.2.0.1",
                               node.name, node.urls.size(),
-                              counted(host.addresses.size(), "address", "addresses"),
-                              host.place));
+                              counted(host.addresses.size(), "address", "addresses"), host.place));
   for (std::size_t rail = 0; rail < node.urls.size(); ++rail) {
     net::Url& url = node.urls[rail];
     if (url.reach() != net::Reach::network)

@@ -122,7 +122,7 @@ TEST(HostList, what_it_cannot_serve_is_refused_in_one_line) {
                           "source = [{ type = \"emulator\" }]\n[[builder]]\nhost = \"a\"\n");
   EXPECT_THAT(
       assign_hosts(named, four_hosts()).error().text,
-      HasSubstr("run.toml:1: event_manager.host: is \"a\", but hosts says where nodes run"));
+      HasSubstr("run.toml:2: event_manager.host: is \"a\", but hosts says where nodes run"));
   HostList testbed = four_hosts();
   testbed.testbed = true;
   auto large = parsed({"builder.0.count=4"});

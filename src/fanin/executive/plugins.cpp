@@ -16,8 +16,7 @@ Result<Plugins> Plugins::load(const config::Configuration& configuration) {
   for (std::size_t i = 0; i < configuration.plugins.size(); ++i) {
     const std::string key = fmt::format("plugin.{}.path", i);
     const std::string& path = configuration.plugins[i];
-    const PluginCall call(
-        configuration.wrong(key, fmt::format("loading plug-in {}", path)).text);
+    const PluginCall call(configuration.wrong(key, fmt::format("loading plug-in {}", path)).text);
     if (auto loaded = load_plugin(path, registry); !loaded)
       return std::unexpected(configuration.wrong(key, loaded.error().text));
   }

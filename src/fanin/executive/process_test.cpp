@@ -301,7 +301,7 @@ TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
       std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n";
   const std::map<std::string, std::string> wrong{
       {plugin + "[[application]]\ntype = \"nothing\"\n",
-       "test.toml:24: application.0.type: no plug-in has an application \"nothing\""},
+       "test.toml:25: application.0.type: no plug-in has an application \"nothing\""},
       {plugin + "[[application]]\ntype = \"counter\"\n",
        "test.toml:24: application.0.greeting: is missing"},
       {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n",

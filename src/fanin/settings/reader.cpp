@@ -192,7 +192,9 @@ std::int64_t TableReader::signed_integer(std::string_view key, std::int64_t fall
   if (text == nullptr) return fallback;
   const auto value = signed_number(*text);
   if (!value || *value < min || *value > max) {
-    reject(key, fmt::format("{} is not a whole number from {} to {}", *text, min, max));
+    const bool quoted = !value && find(key)->kind == Value::Kind::text;
+    reject(key, fmt::format("{0}{1}{0} is not a whole number from {2} to {3}", quoted ? "\"" : "",
+                            *text, min, max));
     return fallback;
   }
   return *value;
@@ -355,8 +357,13 @@ std::vector<TableReader> TableReader::tables(std::string_view key) {
 
 void TableReader::finish() {
   if (table_ == nullptr) return;
-  for (const Entry& entry : table_->entries) {
-    if (!is_known(entry.key)) reject_unknown(entry, nearest(entry.key, known_));
+  // A misspelled key may be why others are unknown.
+  for (const bool misspelled : {true, false}) {
+    for (const Entry& entry : table_->entries) {
+      if (is_known(entry.key)) continue;
+      const std::string meant = nearest(entry.key, known_);
+      if (meant.empty() != misspelled) reject_unknown(entry, meant);
+    }
   }
 }
 
@@ -365,10 +372,10 @@ void TableReader::reject_unknown(const Entry& entry, std::string_view meant) {
   std::ranges::sort(known);
   // Where an override has named the type of the table, keys of another type are its fault.
   const bool of_type = place().is_override() && !entry.value.place.is_override();
-  problems_.add_unknown(
-      of_type ? place() : entry.value.place, path(entry.key),
-      meant.empty() ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
-                    : fmt::format("unknown key; did you mean {}?", meant));
+  problems_.add_unknown(of_type ? place() : entry.value.place, path(entry.key),
+                        meant.empty()
+                            ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
+                            : fmt::format("unknown key; did you mean {}?", meant));
 }
 
 } // namespace fanin::settings

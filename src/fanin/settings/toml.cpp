@@ -91,7 +91,9 @@ std::string what_is_wrong(std::string_view text, const std::string& file,
     return fmt::format("{}:{}: not valid TOML: a quotation mark in this line has no counterpart",
                        file, *open);
   }
-  const std::string remedy = remedy_for_line(text, line);
+  std::string remedy = remedy_for_line(text, line);
+  if (error.description().contains("cannot redefine") && error.description().contains("arr"))
+    remedy = "a section is written once as [NAME], or each time as [[NAME]]";
   return fmt::format("{}:{}: not valid TOML: {}{}{}", file, line, error.description(),
                      remedy.empty() ? "" : "; ", remedy);
 }

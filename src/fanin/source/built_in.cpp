@@ -43,10 +43,14 @@ SizeDistribution size_distribution(SettingsReader& reader) {
   if (fixed + uniform + lognormal > 1) {
     reader.reject(uniform ? "size_max" : "size_mean",
                   "give one of: size; size_min and size_max; size_mean and size_sigma");
-  } else if (uniform && (!reader.has("size_max") || range.min_bytes > range.max_bytes)) {
-    reader.reject("size_max", "is required, and must not be below size_min");
-  } else if (lognormal && (!reader.has("size_mean") || mean == 0)) {
-    reader.reject("size_mean", "is required, and must be above 0B");
+  } else if (uniform && !reader.has("size_max")) {
+    reader.reject_missing("size_max", "is missing beside size_min");
+  } else if (uniform && range.min_bytes > range.max_bytes) {
+    reader.reject("size_max", "must not be below size_min");
+  } else if (lognormal && !reader.has("size_mean")) {
+    reader.reject_missing("size_mean", "is missing beside size_sigma");
+  } else if (lognormal && mean == 0) {
+    reader.reject("size_mean", "must be above 0B");
   } else if (lognormal && sigma / 100 > mean) {
     reader.reject("size_sigma", "is more than 100 times size_mean");
   } else if (uniform) {

@@ -101,8 +101,15 @@ TEST(Registry, impossible_values_are_errors) {
   EXPECT_THAT(error_of("emulator", {{"size", "1kB"}, {"size_mean", "1kB"}}),
               HasSubstr("give one of"));
   EXPECT_THAT(error_of("emulator", {{"size_min", "2kB"}, {"size_max", "1kB"}}),
-              HasSubstr("size_max: is required, and must not be below size_min"));
-  EXPECT_THAT(error_of("emulator", {{"size_sigma", "2kB"}}), HasSubstr("size_mean: "));
+              HasSubstr("size_max: must not be below size_min"));
+  EXPECT_THAT(error_of("emulator", {{"size_min", "2kB"}}),
+              HasSubstr("size_max: is missing beside size_min"));
+  EXPECT_THAT(error_of("emulator", {{"size_sigma", "2kB"}}),
+              HasSubstr("size_mean: is missing beside size_sigma"));
+  EXPECT_THAT(error_of("emulator", {{"size_meen", "2kB"}, {"size_sigma", "2kB"}}),
+              HasSubstr("size_meen: unknown key; did you mean size_mean?"));
+  EXPECT_THAT(error_of("emulator", {{"size_mean", "0B"}}),
+              HasSubstr("size_mean: must be above 0B"));
   EXPECT_THAT(error_of("emulator", {{"size_mean", "1B"}, {"size_sigma", "1kB"}}),
               HasSubstr("more than 100 times size_mean"));
   EXPECT_THAT(error_of("emulator", {{"content", "noise"}}),

@@ -149,7 +149,8 @@ Result<> ManifestWriter::flush() {
     return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
   }
   if (left_out_ == 0) return {};
-  return fail(ErrorKind::exhausted, fmt::format("{}: {} left out", path_, counted(left_out_, "line was", "lines were")));
+  return fail(ErrorKind::exhausted,
+              fmt::format("{}: {} left out", path_, counted(left_out_, "line was", "lines were")));
 }
 
 Result<> ManifestWriter::add(const ManifestFile& file) {

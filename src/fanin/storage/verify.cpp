@@ -340,8 +340,7 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
 
 // A file has the name that a manifest knows, and was put there from another run.
 void find_files_of_other_runs(std::span<const std::string> manifests,
-                              const std::map<RunNumber, ScannedRun>& runs,
-                              Lines& problems) {
+                              const std::map<RunNumber, ScannedRun>& runs, Lines& problems) {
   std::map<std::string, const RunFileInfo*> scanned; // by name
   for (const auto& [number, run] : runs) {
     for (const auto& file : run.files) {
@@ -370,9 +369,8 @@ std::uint64_t file_size(const std::string& path) {
   return error ? 0 : size;
 }
 
-void scan_file(const std::string& path, std::map<RunNumber, ScannedRun>& runs,
-               VerifyResult& result, Lines& problems, Lines& notes,
-               const std::function<void(std::uint64_t)>& progress) {
+void scan_file(const std::string& path, std::map<RunNumber, ScannedRun>& runs, VerifyResult& result,
+               Lines& problems, Lines& notes, const std::function<void(std::uint64_t)>& progress) {
   const auto reader = RunFileReader::open(path);
   if (!reader) return problems.add(reader.error().text);
   const auto& info = (*reader)->info();

@@ -1051,7 +1051,8 @@ TEST_F(Verify, inspect_takes_the_duration_from_the_manifest_and_not_from_the_fil
   write_manifest({}, {.built = 100, .balanced = true, .ended_unix_ns = 4'000'000'000});
   const auto file = inspect_file(path);
   ASSERT_TRUE(file) << file.error().text;
-  EXPECT_THAT(*file, HasSubstr("event rate 25 Hz: the events of this file over the 4.0 s of the run"));
+  EXPECT_THAT(*file,
+              HasSubstr("event rate 25 Hz: the events of this file over the 4.0 s of the run"));
   write_manifest({}, {.built = 100, .ended_unix_ns = std::numeric_limits<std::int64_t>::min()});
   EXPECT_THAT(*inspect_file(path), Not(HasSubstr("of the run")));
 }
