@@ -240,7 +240,7 @@ def test_builder_units_that_slices_cannot_be_shared_by_are_refused():
                                ("builder.0.count=3", "2 slices cannot be shared evenly by 3 builder units"),
                                ("slice.give_up=1min", "slice.give_up: 60 s is not below run.drain = 60 s"),
                                ("source.fragment_max=100MiB", "a super-fragment of all 3 sources could have"),
-                               ("storage.sink=file", 'is "forward" where slice.urls says where to')):
+                               ("storage.sink=file", 'slice.urls: counts only with storage.sink = "forward"')):
             done = fanin("check", groups[0], "--set", override)
             assert done.returncode == 2 and said in done.stderr, (override, done.stderr)
 

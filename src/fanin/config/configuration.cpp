@@ -202,7 +202,7 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
   if (forwards && !slice.has("urls"))
     reader.reject_missing("sink", "\"forward\" needs slice.urls: where to");
   if (!forwards && slice.has("urls"))
-    reader.reject("sink", "is \"forward\" where slice.urls says where to");
+    slice.reject_missing("urls", "counts only with storage.sink = \"forward\"");
 }
 
 void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions& options) {
@@ -405,6 +405,8 @@ Result<Configuration> interpret(Value parsed, const std::string& file,
   fit_shaping(reader.table("shaping"), reader.table("event"), configuration);
   detail::check_block(reader.table("slice"), configuration.system);
   finish_system(configuration);
+  // A misspelled section may be why anything else is wrong.
+  problems.first_is_of_missing_key = problems.first.has_value();
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);
   if (problems.first) return std::unexpected(*problems.first);

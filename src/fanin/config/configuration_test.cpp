@@ -198,6 +198,13 @@ TEST(Configuration, a_misspelled_section_is_named_before_what_is_missing_without
   EXPECT_EQ(error_of("[[readot]]\nsource = [{ type = \"emulator\" }]\n[[builder]]\n[[process]]\n"
                      "nodes = [\"ru0\", \"bu0\"]\n"),
             "run.toml:1: readot: unknown key; did you mean readout?");
+  EXPECT_EQ(error_of("[evet]\nbatch_events = 64\n[slice]\nblock = 64\n" + std::string(minimal)),
+            "run.toml:1: evet: unknown key; did you mean event?");
+  const std::string slice = "[slice]\nurls = [\"tcp://a:1\"]\nsource = 1\n";
+  EXPECT_EQ(error_of(slice + minimal),
+            "run.toml:2: slice.urls: counts only with storage.sink = \"forward\"");
+  EXPECT_EQ(error_of(slice + "[storage]\nsnk = \"forward\"\n" + minimal),
+            "run.toml:5: storage.snk: unknown key; did you mean sink?");
 }
 
 struct Wrong {
