@@ -57,13 +57,13 @@ protected:
     run();
     return node;
   }
-  [[nodiscard]] wire::Hello data_hello() const {
+  [[nodiscard]] wire::Hello data_hello(Incarnation incarnation = 5) const {
     wire::Hello hello;
     hello.role = wire::Role::data;
     hello.node = 0;
     hello.system_digest = options_.system.digest();
     hello.run = 7;
-    hello.incarnation = 5;
+    hello.incarnation = incarnation;
     hello.peer_incarnation = 3;
     return hello;
   }
@@ -188,6 +188,33 @@ TEST_F(BuilderChecks, finds_a_bad_checksum) {
   EXPECT_THAT(
       system_->log(),
       Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
+}
+
+// As after the death of a host, which closes nothing.
+TEST_F(BuilderChecks, says_that_a_readout_unit_is_here_again_whose_earlier_connection_is_open) {
+  start();
+  const auto again = connect(data_hello(6));
+  const auto reached = manager_->all<wire::Reached>();
+  ASSERT_EQ(reached.size(), 2U);
+  EXPECT_EQ(reached.back().yes, 1U);
+  EXPECT_EQ(reached.back().incarnation, 6U);
+  EXPECT_TRUE(data_->closed());
+}
+
+TEST_F(BuilderChecks, an_earlier_incarnation_that_wakes_takes_no_connection_of_a_later_one) {
+  for (const auto role : {wire::Role::data, wire::Role::request}) {
+    start();
+    auto later = connect(data_hello(6));
+    auto hello = data_hello();
+    hello.role = role;
+    hello.connection = 9;
+    EXPECT_TRUE(connect(hello)->closed());
+    EXPECT_FALSE(later->closed());
+    EXPECT_EQ(counters().stale, 1U);
+    later.reset();
+    TearDown();
+    reset();
+  }
 }
 
 TEST_F(BuilderChecks, says_of_a_few_damaged_batches_in_a_second_that_they_are) {

@@ -211,8 +211,10 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   }
   Readout& readout = readouts_[hello->node];
   const bool same = hello->incarnation == readout.incarnation;
-  if (hello->role == wire::Role::data && same && hello->connection < readout.connection) {
-    ++stale_; // it was overtaken by the hello of a later one
+  const bool overtaken = hello->role == wire::Role::data && same &&
+                         hello->connection < readout.connection; // by the hello of a later one
+  if (overtaken || hello->incarnation < readout.incarnation) {
+    ++stale_;
     link.close(true);
     return;
   }
@@ -343,8 +345,9 @@ void ReadoutLinks::report(ControlClient& control) {
     wire::Reached& reported = readout.reported;
     const bool yes = readout.complete() && (system_.protocol == Protocol::push ||
                                             readout.requests_to == readout.incarnation);
-    const bool same =
-        yes ? reported.yes != 0 && reported.connection == readout.connection : reported.yes == 0;
+    const bool same = yes ? reported.yes != 0 && reported.connection == readout.connection &&
+                                reported.incarnation == readout.incarnation
+                          : reported.yes == 0;
     if (same) continue;
     if (!control.roomy()) {
       changed_ = true;
