@@ -65,6 +65,10 @@ public:
   [[nodiscard]] bool meets_silent_peers() const override { // libfabric accepts them
     return !address_.scheme.ends_with("ofi+tcp");
   }
+  // SoftRoCE does not say that a queue pair has taken its last receive.
+  [[nodiscard]] bool frees_pages_at_once() const override {
+    return !address_.options.contains("share_above");
+  }
   bool pass(Duration time) override {
     clock_.add(time);
     return true;

@@ -54,6 +54,7 @@ public:
     entry.place_.leave();
     add(entry, now);
   }
+  void set_patience(Duration patience) { limits_.patience = patience; }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] bool full() const { return entries_.size() >= limits_.peers_max; }
   /// Whether one more may come: there is a place, or peer_to_evict() leaves one.
@@ -61,9 +62,11 @@ public:
   /// The peer that has been unidentified for longest. Null: no peer has had its time yet. So the
   /// nodes of a whole system that start together do not push each other out.
   [[nodiscard]] Peer* peer_to_evict(Time now) const {
-    const auto* const first = entries_.first();
-    if (first == nullptr || now - first->owner().since_ < limits_.patience) return nullptr;
-    return first->owner().peer_;
+    return entries_.empty() || now < next_eviction() ? nullptr : entries_.first()->owner().peer_;
+  }
+  /// When there will be a peer to evict. `never`: there is no peer.
+  [[nodiscard]] Time next_eviction() const {
+    return entries_.empty() ? never : entries_.first()->owner().since_ + limits_.patience;
   }
 
 private:

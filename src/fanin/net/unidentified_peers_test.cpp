@@ -71,6 +71,16 @@ TEST_F(UnidentifiedPeersTest, nobody_is_evicted_before_it_has_had_its_time) {
   EXPECT_TRUE(peers.admits(now));
 }
 
+TEST_F(UnidentifiedPeersTest, with_less_patience_the_time_of_those_who_are_there_ends_sooner) {
+  EXPECT_EQ(peers.next_eviction(), never);
+  (void)arrive();
+  EXPECT_EQ(peers.next_eviction(), now + 1s);
+  peers.set_patience(300ms);
+  EXPECT_EQ(peers.next_eviction(), now + 300ms);
+  now += 300ms;
+  EXPECT_EQ(peers.peer_to_evict(now), arrived[0].get());
+}
+
 TEST_F(UnidentifiedPeersTest, the_one_that_came_first_is_evicted_first) {
   for (int i = 0; i < 3; ++i) {
     (void)arrive();

@@ -337,6 +337,41 @@ TEST_P(TransportConformance, a_flood_of_silent_peers_that_come_again_keeps_nobod
   EXPECT_TRUE(client.closed.empty());
 }
 
+/// The same, where the silent peers have introduced themselves to the transport.
+TEST_P(TransportConformance, a_flood_of_peers_that_only_introduce_themselves_keeps_nobody_out) {
+  if (!backend->frees_pages_at_once())
+    GTEST_SKIP() << "not applicable: pages of closed connections come back late";
+  const std::size_t flood = std::min<std::size_t>(120, possible_connections() - 2);
+  set_pools({.receive_pages = static_cast<std::uint32_t>(4 * flood) + 16});
+  listen_to_anybody();
+  server.any_home = true;
+  server.react = [](Transport& transport, Event& event) {
+    if (event.kind == EventKind::message) transport.mark_identified(event.connection);
+  };
+  std::vector<ConnectionId> ids(flood);
+  for (ConnectionId& id : ids) id = connect(client.options());
+  run_until_idle();
+  const auto honest = connect(client.options());
+  bool sent = false;
+  std::size_t ends = 0;
+  const auto heard = [&] {
+    for (; ends < client.closed.size(); ++ends) ids.push_back(connect(client.options()));
+    if (client.known.contains(honest) && !sent)
+      sent = client.send(backend->client(), honest, 0, 32) == SendOutcome::accepted;
+    return server.messages == 1;
+  };
+  constexpr Duration step = std::chrono::milliseconds{2}; // networks go on in real time
+  for (Duration passed{}; passed < std::chrono::seconds{4} && !heard(); passed += step) {
+    run_until_idle();
+    (void)backend->pass(step);
+  }
+  EXPECT_TRUE(run_until(heard));
+  EXPECT_FALSE(std::ranges::any_of(client.closed, [&](const auto& end) {
+    return end.first == honest;
+  })) << "its handshake was given up";
+  for (const ConnectionId id : ids) backend->client().close(id, true);
+}
+
 TEST_P(TransportConformance,
        messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
   PeerPools pools{.receive_pages = 4, .shared = GetParam().shared_pools};

@@ -57,6 +57,8 @@ public:
   }
   /// False: a library below the transport keeps connections that have sent nothing to itself.
   [[nodiscard]] virtual bool meets_silent_peers() const { return true; }
+  /// False: a closed connection may keep its pages for a second (verbs with shared receives).
+  [[nodiscard]] virtual bool frees_pages_at_once() const { return true; }
   /// Lets so much time pass for both sides. False: their time cannot be moved.
   virtual bool pass(Duration time) {
     (void)time;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -135,10 +136,17 @@ struct Connection {
 
 // An unidentified peer has a page of the receive pool, and there are few: further ones wait.
 struct RdmaTransport::Listener {
-  Listener(const Terms& given, Duration patience)
+  Listener(const Terms& given, std::function<void(Listener&)> make_room)
       : terms(given),
         pages_max(rdma::unidentified_pages_of(given.options.receive_pool->pages())),
-        unidentified({.peers_max = pages_max, .patience = patience}) {}
+        unidentified({.peers_max = pages_max}),
+        eviction_tick([this, make = std::move(make_room)] { make(*this); }) {}
+
+  // Of those that wait, how many need the page of a peer that is not leaving yet.
+  [[nodiscard]] std::size_t pages_wanted() const {
+    const std::size_t leaving = pages - unidentified.size();
+    return waiting.size() > leaving ? waiting.size() - leaving : 0;
+  }
 
   Terms terms;
   std::unique_ptr<rdma::Listening> listening;
@@ -146,6 +154,8 @@ struct RdmaTransport::Listener {
   std::uint32_t pages = 0; // that unidentified peers have, or had until their endpoints are retired
   UnidentifiedPeers<rdma::Connection> unidentified; // with a page
   ConnectionList waiting; // for a page
+  std::size_t waiting_most = 0; // at once, since none waited
+  Timer eviction_tick; // while some wait: for the peer that has had a page for longest
 };
 
 } // namespace fanin::net

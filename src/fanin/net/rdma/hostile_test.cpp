@@ -90,7 +90,8 @@ private:
   }
 
   std::unique_ptr<memory::PagePool> pool_ =
-      memory::PagePool::make({.page_size = 65536, .pages = 64, .arena = {}}).value();
+      memory::PagePool::make({.page_size = 65536, .pages = 64, .arena = {.reserve_only = true}})
+          .value();
   rdma::AdversarialProvider provider_;
   std::unique_ptr<rdma::Listening> listening_;
   std::unique_ptr<rdma::Endpoint> endpoint_;
@@ -113,12 +114,14 @@ protected:
     url = transport.listening_url(transport.listen(here, options).value());
   }
   void TearDown() override {
-    for (const auto* peer : {&server, &client}) {
+    const std::array peers{&server, &client, &open_to_all};
+    for (const auto* peer : peers) {
       for (const ConnectionId id : peer->opened) transport.close(id, true);
     }
     EXPECT_TRUE(until([&] {
-      return server.receive_pool->available() == server.receive_pool->pages() &&
-             client.receive_pool->available() == client.receive_pool->pages();
+      return std::ranges::all_of(peers, [](const Peer* peer) {
+        return peer->receive_pool->available() == peer->receive_pool->pages();
+      });
     })) << "receives are missing";
     loop.remove(transport);
   }
@@ -157,6 +160,7 @@ protected:
   Loop loop{clock};
   Peer server{{.receive_pages = 32}};
   Peer client{{.receive_pages = 32}};
+  Peer open_to_all{{.receive_pages = 64}}; // listens to anybody
   std::string said;
   std::shared_ptr<rdma::AdversarialFabric> fabric = std::make_shared<rdma::AdversarialFabric>(7);
   RdmaTransport transport{
@@ -306,6 +310,35 @@ TEST_P(RdmaHostile, credit_messages_without_end_hold_up_nobody) {
     transport.close(*id, true);
     ASSERT_TRUE(until([&] { return other.receive_pool->available() == 8; }));
   }
+}
+
+// Whoever is sent away comes again. There are 8 pages for unidentified peers.
+TEST_P(RdmaHostile, a_flood_of_peers_that_only_introduce_themselves_keeps_nobody_out) {
+  ConnectionOptions options = open_to_all.options();
+  options.peers_must_identify = true;
+  open_to_all.react = [](Transport& network, Event& event) {
+    if (event.kind == EventKind::message) network.mark_identified(event.connection);
+  };
+  const Url there = transport.listening_url(
+      transport.listen({.scheme = "adversarial", .options = url.options}, options).value());
+  std::vector<std::unique_ptr<RawEndpoint>> silent(120);
+  const auto come = [&](std::unique_ptr<RawEndpoint>& raw) {
+    raw = std::make_unique<RawEndpoint>(fabric);
+    raw->connect(there, good_hello());
+  };
+  for (auto& raw : silent) come(raw);
+  ASSERT_TRUE(until([&] { return open_to_all.opened.size() == 8; }));
+  const auto honest = transport.connect(there, client.options()).value();
+  bool sent = false;
+  EXPECT_TRUE(until([&] {
+    for (auto& raw : silent) {
+      if (raw->saw(Happening::gone)) come(raw);
+    }
+    if (!client.opened.empty() && !sent)
+      sent = client.send(transport, honest, 0, 100) == SendOutcome::accepted;
+    return open_to_all.messages == 1;
+  }));
+  EXPECT_TRUE(client.closed.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(, RdmaHostile, ::testing::Bool(),

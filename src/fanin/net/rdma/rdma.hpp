@@ -37,7 +37,8 @@ struct RdmaOptions {
   Duration handshake_timeout = std::chrono::seconds{5};
   /// Accepted connections of a listener whose peers are unidentified. Further requests are
   /// rejected. Each needs a page of the receive pool, and the oldest one is closed once its time is
-  /// over and others wait for its page.
+  /// over and others wait for its page. `patience` is the most time: the more peers wait, the
+  /// less, so that each one gets a page within half of handshake_timeout.
   UnidentifiedLimits unidentified;
   /// How long close() continues to deliver what was accepted, from the last time that the peer took
   /// a message.
@@ -122,7 +123,8 @@ private:
   void admit(Connection& connection);
   void admit_waiting(Listener& listener);
   void leave_unidentified(Connection& connection);
-  void make_room();
+  [[nodiscard]] Duration patience(const Listener& listener) const;
+  void make_room(Listener& listener);
   void evict(Connection& unidentified);
   void take_ready(Connection& connection);
   void take_connected(Connection& connection, const rdma::HelloBytes& bytes);
@@ -177,7 +179,6 @@ private:
   std::array<rdma::Send, rdma::sends_most> batch_; // that goes to an endpoint
   std::vector<rdma::Receive> collected_; // to be posted for the connection that is looked at
   Timer probe_tick_{[this] { probe(); }}; // while there are connections
-  Timer eviction_tick_{[this] { make_room(); }}; // while unidentified peers wait for each other
   ConnectionList ready_; // have something for visit()
   ConnectionList flush_list_; // flush() has something to do for them
   ConnectionList starved_; // receives or their start wait for pages

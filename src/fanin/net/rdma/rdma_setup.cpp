@@ -163,7 +163,8 @@ void RdmaTransport::refuse(CloseReason reason, Connection& connection, std::stri
 Result<ListenerId> RdmaTransport::listen(const Url& url, const ConnectionOptions& options) {
   const auto terms = terms_of(url, options);
   if (!terms) return std::unexpected(terms.error());
-  const auto [id, listener] = listeners_.emplace(*terms, options_.unidentified.patience);
+  const auto [id, listener] =
+      listeners_.emplace(*terms, [this](Listener& crowded) { make_room(crowded); });
   auto made = provider_->listen(url, id, *options.receive_pool);
   if (!made) {
     listeners_.erase(id);
@@ -282,7 +283,9 @@ void RdmaTransport::take_request(ProviderEvent& event) {
   connection.peer_max_message = hello->max_message;
   connection.peer_credits = hello->credits;
   if (connection.identified) return admit(connection);
+  if (listener->waiting.empty()) listener->waiting_most = 0;
   listener->waiting.add(connection.waiting);
+  listener->waiting_most = std::max(listener->waiting_most, listener->waiting.size());
   admit_waiting(*listener);
 }
 
@@ -306,8 +309,15 @@ void RdmaTransport::admit_waiting(Listener& listener) {
     listener.unidentified.add(connection.unidentified, loop_.now());
     admit(connection);
   }
-  if (!listener.waiting.empty() && !eviction_tick_.active())
-    eviction_tick_.start(loop_, loop_.now() + options_.unidentified.patience);
+  listener.unidentified.set_patience(patience(listener));
+  listener.eviction_tick.set(
+      loop_, listener.pages_wanted() > 0 ? listener.unidentified.next_eviction() : never);
+}
+
+// All who wait get a page within half of the time that they have for their handshake.
+Duration RdmaTransport::patience(const Listener& listener) const {
+  const auto turns = static_cast<Duration::rep>(1 + listener.waiting_most / listener.pages_max);
+  return std::min(options_.unidentified.patience, options_.handshake_timeout / (2 * turns));
 }
 
 // It has said who it is, or holds no page any more.
@@ -321,17 +331,13 @@ void RdmaTransport::leave_unidentified(Connection& connection) {
 }
 
 // Those who have had their time go, as many as wait.
-void RdmaTransport::make_room() {
-  bool any_wait = false;
-  listeners_.for_each([&](ListenerId, Listener& listener) {
-    any_wait = any_wait || !listener.waiting.empty();
-    for (std::size_t wanted = listener.waiting.size(); wanted > 0; --wanted) {
-      Connection* const oldest = listener.unidentified.peer_to_evict(loop_.now());
-      if (oldest == nullptr) return;
-      evict(*oldest);
-    }
-  });
-  if (any_wait) eviction_tick_.start(loop_, loop_.now() + options_.unidentified.patience);
+void RdmaTransport::make_room(Listener& listener) {
+  while (listener.pages_wanted() > 0) {
+    Connection* const oldest = listener.unidentified.peer_to_evict(loop_.now());
+    if (oldest == nullptr) break;
+    evict(*oldest);
+  }
+  admit_waiting(listener);
 }
 
 // One that was closed here is told nothing more, and neither is its owner.

@@ -159,6 +159,13 @@ TEST_F(RdmaUnidentifiedPeers, who_does_not_say_who_it_is_goes_when_others_wait) 
   EXPECT_GE(closed.size(), 2U);
 }
 
+TEST_F(RdmaUnidentifiedPeers, no_more_are_sent_away_than_others_wait) {
+  for (int i = 0; i < 3; ++i) (void)knock();
+  until([&] { return closed.size() == 2 && connected.size() == 3; }); // both ends of one
+  run_until_idle();
+  EXPECT_EQ(closed.size(), 2U);
+}
+
 TEST_F(RdmaUnidentifiedPeers, an_identified_peer_gets_all_its_pages_and_leaves_room_for_the_next) {
   std::vector<ConnectionId> ids;
   for (int i = 0; i < 4; ++i) {
