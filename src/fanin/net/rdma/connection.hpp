@@ -41,6 +41,7 @@ struct Sending {
   [[nodiscard]] Sent& at(std::uint32_t number) { return ring[number % messages_most]; }
   [[nodiscard]] bool full() const { return accepted - done == messages_most; }
   [[nodiscard]] bool waits() const { return posted != accepted; }
+  [[nodiscard]] std::uint64_t bytes_under_way() const { return queued_bytes - waiting_bytes; }
   // What the peer has not taken when it ends, as far as is known. If it ends in order, its last
   // message may come before the completions of what it took.
   [[nodiscard]] bool has_untaken(bool in_order) const {

@@ -24,6 +24,9 @@ constexpr std::uint32_t rdma_polls_per_check = 64;
 constexpr int reads_per_poll = 4;
 constexpr std::size_t rdma_messages_per_visit = 16;
 
+// For bytes under way after close(): 1 MB/s.
+constexpr Duration linger_per_byte = std::chrono::microseconds{1};
+
 // Of receives that are posted after what came with `tag`: what has brought credits was no message's
 // receive, and is posted again at once.
 std::uint32_t for_messages(std::uint32_t posted, rdma::Tag tag) {
@@ -95,10 +98,18 @@ void RdmaTransport::close(ConnectionId id, bool abort) {
   }
   connection->state.enter(Stage::closing);
   ++closing_;
-  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   ready_.add(connection->ready);
   pump(*connection);
-  connection->progress = connection->traffic->sending.progress();
+  wait_for_progress(*connection);
+}
+
+// The network says only of a whole message that the peer has taken it.
+void RdmaTransport::wait_for_progress(Connection& connection) {
+  const rdma::Sending& sending = connection.traffic->sending;
+  connection.progress = sending.progress();
+  const auto under_way = static_cast<Duration::rep>(sending.bytes_under_way());
+  connection.deadline.start(loop_,
+                            loop_.now() + options_.linger_timeout + under_way * linger_per_byte);
 }
 
 // It was closed here, in order, and its peer has not taken everything.
@@ -200,13 +211,12 @@ void RdmaTransport::expire(Connection& connection) {
     return;
   }
   if (connection.state.stage() == Stage::closing) {
-    const std::uint32_t progress = connection.traffic->sending.progress();
-    if (connection.end_sent && !connection.traffic->sending.has_untaken(false))
+    const rdma::Sending& sending = connection.traffic->sending;
+    if (connection.end_sent && !sending.has_untaken(false))
       return retire(connection); // only the peer's own end is missing
-    if (std::exchange(connection.progress, progress) == progress || !connection.identified)
+    if (connection.progress == sending.progress() || !connection.identified)
       return give_up(connection, "has not taken all that was sent, and takes nothing more");
-    connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
-    return;
+    return wait_for_progress(connection);
   }
   if (!connection.state.setting_up()) return;
   ++accounts_.handshake_timeouts;

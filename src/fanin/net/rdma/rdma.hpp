@@ -41,7 +41,8 @@ struct RdmaOptions {
   /// less, so that each one gets a page within half of handshake_timeout.
   UnidentifiedLimits unidentified;
   /// How long close() continues to deliver what was accepted, from the last time that the peer took
-  /// a message.
+  /// a message. A message that is under way does not show how far it is: close() waits longer, by
+  /// the time that it takes at 1 MB/s.
   Duration linger_timeout = std::chrono::seconds{5};
   /// After one to two of these times without a message the provider checks whether the peer is
   /// there (verbs).
@@ -163,6 +164,7 @@ private:
   void cut(Connection& connection, CloseReason reason);
   void retire(Connection& connection);
   void give_up(Connection& connection, std::string_view why);
+  void wait_for_progress(Connection& connection);
   void expire(Connection& connection);
   void probe();
 

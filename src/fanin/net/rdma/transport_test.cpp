@@ -188,6 +188,65 @@ TEST_F(RdmaUnidentifiedPeers, those_who_wait_and_give_up_leave_nothing) {
   until([&] { return few->available() == 16; });
 }
 
+// Nobody sees how much of a message has come.
+class RdmaSlowNetwork : public ::testing::Test {
+protected:
+  static constexpr std::uint32_t large = 3'000'000; // bytes
+
+  void SetUp() override {
+    loop.add(transport);
+    const ListenerId listener =
+        transport.listen({.scheme = "adversarial"}, server.options()).value();
+    id = transport.connect(transport.listening_url(listener), client.options()).value();
+    turn();
+    ASSERT_EQ(client.opened.size(), 1U);
+    ASSERT_EQ(server.opened.size(), 1U);
+  }
+  void TearDown() override { loop.remove(transport); }
+  void turn() {
+    for (int i = 0; i < 100; ++i) (void)loop.turn();
+  }
+  void pass(Duration time) {
+    clock.advance(time);
+    turn();
+  }
+  // The message is at the network then.
+  void send_and_close() {
+    fabric->stands_still = true;
+    ASSERT_EQ(client.send(transport, id, 0, large), SendOutcome::accepted);
+    turn();
+    transport.close(id, false);
+  }
+
+  VirtualClock clock;
+  Loop loop{clock};
+  conformance::Peer server{{.receive_pages = 4, .receive_page_size = 8U << 20}};
+  conformance::Peer client{{.receive_pages = 4, .send_pages = 1, .send_page_size = 4U << 20}};
+  std::shared_ptr<rdma::AdversarialFabric> fabric = std::make_shared<rdma::AdversarialFabric>(7);
+  RdmaTransport transport{loop, std::make_unique<rdma::AdversarialProvider>(fabric)};
+  ConnectionId id = ConnectionId::none;
+};
+
+TEST_F(RdmaSlowNetwork, a_large_message_has_its_time_after_close) {
+  send_and_close();
+  pass(std::chrono::milliseconds{7'999});
+  EXPECT_EQ(transport.closing(), 1U);
+  fabric->stands_still = false;
+  turn();
+  EXPECT_EQ(server.messages, 1U);
+  EXPECT_EQ(server.closed,
+            (std::vector{std::pair{server.opened.front(), CloseReason::peer_closed}}));
+  EXPECT_EQ(transport.closing(), 0U);
+  EXPECT_EQ(transport.given_up(), 0U);
+}
+
+TEST_F(RdmaSlowNetwork, a_large_message_that_is_slower_than_1_MB_per_second_is_given_up) {
+  send_and_close();
+  pass(std::chrono::seconds{8});
+  EXPECT_EQ(transport.closing(), 0U);
+  EXPECT_EQ(transport.given_up(), 1U);
+}
+
 TEST_F(RdmaTransportTest, large_messages_leave_before_the_turn_ends) {
   start_client();
   const ConnectionId id = connect();

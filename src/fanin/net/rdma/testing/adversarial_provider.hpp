@@ -39,6 +39,7 @@ struct AdversarialFabric {
   Random random;
   std::map<std::uint16_t, AdversarialListening*> listeners;
   std::uint16_t next_port = 1;
+  bool stands_still = false; // what is sent stays under way
 };
 
 struct AdversarialQueue final : SharedReceiveQueue {
@@ -142,7 +143,8 @@ public:
   }
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override {
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      while (endpoints_[i]->busy() && !random().chance(1, 4)) endpoints_[i]->carry();
+      while (!fabric_->stands_still && endpoints_[i]->busy() && !random().chance(1, 4))
+        endpoints_[i]->carry();
     }
     std::size_t count = 0;
     while (count < to.size() && !done_.empty()) {
