@@ -111,17 +111,20 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   if (!valid(node, announce, absent)) return false;
   const EventRange range{announce.first, announce.end};
   Readout& readout = readouts_[node];
+  const auto add_absent = [&](AbsentRanges& known, EventRange run) {
+    known.forget_below(decided);
+    known.add(run);
+    absent_most_ = std::max(absent_most_, known.size());
+    return known.size() <= ranges_max_;
+  };
   if (announce.nothing != 0) {
     for (AbsentRanges& known : readout.absent) {
-      known.forget_below(decided);
-      known.add(range);
+      if (!add_absent(known, range)) return false;
     }
   }
   for (const auto& run : absent) {
     AbsentRanges& known = readout.absent[sources_.find(run.source) - first_source_[node]];
-    known.forget_below(decided);
-    known.add(run.range());
-    if (known.size() > ranges_max_) return false;
+    if (!add_absent(known, run.range())) return false;
   }
   if (announce.nothing == 0) note_sent(readout, range, absent, decided);
   change(readout, [&] {
@@ -246,6 +249,18 @@ void Announcements::move_to(EventNumber assigned_end) {
   if (!past_.empty()) {
     std::erase_if(past_, [&](const Past& past) { return past.range.end <= assigned_end; });
   }
+}
+
+bool Announcements::has_room(EventNumber decided) {
+  if (absent_most_ <= ranges_max_ / 4) return true;
+  absent_most_ = 0;
+  for (Readout& readout : readouts_) {
+    for (AbsentRanges& absent : readout.absent) {
+      absent.forget_below(decided);
+      absent_most_ = std::max(absent_most_, absent.size());
+    }
+  }
+  return absent_most_ <= ranges_max_ / 4;
 }
 
 EventNumber Announcements::assignable_end() const {

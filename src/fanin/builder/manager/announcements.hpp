@@ -47,8 +47,10 @@ public:
   };
 
   // Ranges of one readout unit that are announced and not assigned, and of one source that are
-  // absent and not decided. Its sources hold fewer fragments and gaps.
-  static constexpr std::size_t ranges_usual_max = 1U << 21;
+  // absent and not decided. A source holds at most 2^20 fragments, with gaps between them. So
+  // announcements of a good readout unit exceed neither, if no batch is assigned without
+  // has_room().
+  static constexpr std::size_t ranges_usual_max = 1U << 22;
 
   // Both must outlive it.
   Announcements(const System& system, const SourceIndex& sources,
@@ -105,6 +107,11 @@ public:
   [[nodiscard]] bool none_goes_on() const { return ended_ == here_; }
   [[nodiscard]] Cut next_cut(EventNumber end) const { return cuts_.next(end); }
 
+  // Whether few absent ranges are undecided. If not, batches that are assigned have to be built
+  // before the next one is: a builder unit that stores nothing holds up others then. `decided` as
+  // for add().
+  [[nodiscard]] bool has_room(EventNumber decided);
+
   // The first event from `event` on that a source has, or `end`.
   [[nodiscard]] EventNumber present_from(EventNumber event, EventNumber end) const;
   // The first from `event` on that no source has, or `end`.
@@ -146,6 +153,7 @@ private:
   const System& system_;
   const SourceIndex& sources_;
   std::size_t ranges_max_;
+  std::size_t absent_most_ = 0; // ranges of a source, at least as many as any has
   std::vector<std::size_t> first_source_; // by readout unit, and the end of all
   std::vector<Readout> readouts_;
   std::vector<Past> past_; // ascending by node

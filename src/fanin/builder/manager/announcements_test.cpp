@@ -147,21 +147,40 @@ TEST_F(Announced, nobody_announces_more_than_sources_can_hold) {
 }
 
 TEST_F(Announced, no_source_is_absent_in_more_ranges_than_it_can_hold) {
-  Announcements few{system_, sources_, 4};
-  few.join(0, {});
-  const auto say = [&](EventNumber first, EventNumber decided) {
-    const wire::AbsentRange absent{2, 1, first};
-    return few.add(0, {.first = first, .end = first + 2, .absent_ranges = 1}, {&absent, 1}, decided,
-                   {});
-  };
-  for (EventNumber first = 0; first < 8; first += 2) {
-    EXPECT_TRUE(say(first, 0)) << first;
-    if (!few.begun()) few.begin_at_first();
-    few.move_to(first + 2);
+  for (const std::uint8_t nothing : {std::uint8_t{0}, std::uint8_t{1}}) {
+    Announcements few{system_, sources_, 4};
+    few.join(0, {});
+    const auto say = [&](EventNumber first, EventNumber decided) {
+      const wire::AbsentRange absent{2, 1, first};
+      const std::uint32_t ranges = nothing != 0 ? 0 : 1;
+      const bool ok = few.add(
+          0, {.first = first, .end = first + 1, .absent_ranges = ranges, .nothing = nothing},
+          {&absent, ranges}, decided, {});
+      return ok && few.add(0, {.first = first + 1, .end = first + 2}, {}, decided, {});
+    };
+    for (EventNumber first = 0; first < 8; first += 2) {
+      EXPECT_TRUE(say(first, 0)) << first;
+      if (!few.begun()) few.begin_at_first();
+      few.move_to(first + 2);
+    }
+    EXPECT_TRUE(say(8, 2)); // what is decided is forgotten
+    few.move_to(10);
+    EXPECT_FALSE(say(10, 2));
   }
-  EXPECT_TRUE(say(8, 2)); // what is decided is forgotten
-  few.move_to(10);
-  EXPECT_FALSE(say(10, 2));
+}
+
+TEST_F(Announced, there_is_room_again_when_events_are_decided) {
+  Announcements few{system_, sources_, 8};
+  few.join(0, {});
+  for (EventNumber first = 0; first < 6; first += 2) {
+    EXPECT_TRUE(few.has_room(0)) << first;
+    const wire::AbsentRange absent{2, 1, first};
+    EXPECT_TRUE(
+        few.add(0, {.first = first, .end = first + 2, .absent_ranges = 1}, {&absent, 1}, 0, {}));
+  }
+  EXPECT_FALSE(few.has_room(0)); // three of eight: the rest is for what sources hold
+  EXPECT_TRUE(few.has_room(2));
+  EXPECT_TRUE(few.has_room(0)); // they are forgotten
 }
 
 TEST_F(Announced, readout_units_that_begin_too_far_from_each_other_are_named) {

@@ -88,6 +88,7 @@ void Dispatcher::publish_members() {
 void Dispatcher::assign_batches(Time now) {
   if (parts_.paths.update(now)) try_again();
   if (no_room_ || !reassign()) return; // the old ones first
+  if (!batches_.empty() && !parts_.announced.has_room(decided())) return;
   const EventNumber end = parts_.announced.assignable_end();
   while (parts_.announced.assigned_end() < end && batches_.size() < batches_max &&
          parts_.outbox.readouts_roomy()) {

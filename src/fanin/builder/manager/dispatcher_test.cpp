@@ -44,12 +44,13 @@ protected:
   std::vector<wire::Assign> assigned(NodeKey key) { return messages_.take<wire::Assign>(key); }
 
   static constexpr Time now{1s};
+  static constexpr std::size_t ranges_max = 128;
   System system_ = testing::make_system(2, 2);
   SourceIndex sources_{system_};
   Trigger trigger_{system_};
   NodeList readouts_{2};
   NodeList builders_{2};
-  Announcements announced_{system_, sources_};
+  Announcements announced_{system_, sources_, ranges_max};
   DataPaths paths_{2, 2, 400ms};
   Accounts accounts_{system_, sources_};
   testing::KeptMessages messages_{2, 2};
@@ -144,6 +145,36 @@ TEST_F(Dispatching, a_batch_that_was_handed_back_goes_to_another_builder_unit) {
   EXPECT_EQ(blame->readout, 1U);
   dispatcher_.assign_batches(now);
   EXPECT_EQ(assigned(builder_key(1)).size(), 1U);
+}
+
+// Else one builder unit that stores nothing would make invalid what good readout units announce.
+TEST_F(Dispatching, no_batch_is_assigned_while_too_many_absent_ranges_are_undecided) {
+  EventNumber end = 0;
+  const auto announce_batch = [&] { // in which source 1 is absent in 16 ranges
+    for (const EventNumber until = end + 64; end < until; end += 4) {
+      const wire::AbsentRange absent{1, 1, end};
+      EXPECT_TRUE(announced_.add(0, {.first = end, .end = end + 4, .absent_ranges = 1},
+                                 {&absent, 1}, dispatcher_.decided(), {}));
+      EXPECT_TRUE(announced_.add(1, {.first = end, .end = end + 4}, {}, dispatcher_.decided(), {}));
+    }
+    if (!announced_.begun()) announced_.begin_at_first();
+    dispatcher_.assign_batches(now);
+  };
+  const auto build = [&](EventNumber first) {
+    const Batch* const batch = dispatcher_.batches().find(first);
+    ASSERT_NE(batch, nullptr);
+    const wire::Built message{.first = first, .events = 64};
+    wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
+    std::optional<Dispatcher::Decision> decision;
+    EXPECT_TRUE(dispatcher_.on_built(batch->builder, reader, now, decision));
+    dispatcher_.assign_batches(now);
+  };
+  for (int batch = 0; batch < 4; ++batch) announce_batch();
+  EXPECT_EQ(announced_.assigned_end(), 128U);
+  build(64);
+  EXPECT_EQ(announced_.assigned_end(), 128U);
+  build(0);
+  EXPECT_EQ(announced_.assigned_end(), 256U); // no batch is waited for
 }
 
 // What builder unit 0 says of its batch of 64 events, which 2 sources have.
