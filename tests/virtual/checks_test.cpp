@@ -185,9 +185,8 @@ TEST_F(BuilderChecks, finds_a_bad_checksum) {
   EXPECT_EQ(flags_of(9), storage::event_incomplete);
   EXPECT_EQ(flags_of(10), storage::event_incomplete | storage::event_bad_checksum);
   EXPECT_EQ(flags_of(11), storage::event_incomplete);
-  EXPECT_THAT(
-      system_->log(),
-      Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
+  EXPECT_THAT(system_->log(),
+              Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
 }
 
 // As after the death of a host, which closes nothing.
@@ -204,6 +203,7 @@ TEST_F(BuilderChecks, says_that_a_readout_unit_is_here_again_whose_earlier_conne
 TEST_F(BuilderChecks, an_earlier_incarnation_that_wakes_takes_no_connection_of_a_later_one) {
   for (const auto role : {wire::Role::data, wire::Role::request}) {
     start();
+    manager_->say(wire::Members{.epoch = 2, .count = 2}, std::vector<Incarnation>{6, 0});
     auto later = connect(data_hello(6));
     auto hello = data_hello();
     hello.role = role;

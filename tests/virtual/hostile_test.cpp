@@ -1,6 +1,7 @@
 // Nodes that say what no good node says, and nodes that come at the wrong time.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -348,6 +349,24 @@ TEST_F(HostileData, blocks_of_batches_that_were_not_assigned_do_not_keep_all_pag
   EXPECT_GT(system_->summary().events_built, built + 1000);
   for (const auto& line : system_->log())
     EXPECT_EQ(line.find("readout unit 'ru0' is gone"), std::string::npos) << line;
+}
+
+TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_one_out) {
+  FakeNode liar{system_->world(), "liar"};
+  liar.connect("sim://bu0");
+  system_->run_for(5ms);
+  auto hello = hello_of(options_.system, wire::Role::data, 0);
+  hello.run = hello.peer_incarnation = 1;
+  hello.incarnation = std::numeric_limits<Incarnation>::max();
+  liar.say_hello(hello, "");
+  system_->run_for(5ms);
+  liar.close();
+  fake_->close();
+  system_->run_for(1s);
+  const std::uint64_t built = system_->summary().events_built;
+  system_->run_for(1s);
+  EXPECT_GT(system_->summary().events_built, built + 1000);
+  EXPECT_EQ(system_->summary().nodes[0].incarnations, 1U);
 }
 
 // The same, with shaping: what comes is granted first.

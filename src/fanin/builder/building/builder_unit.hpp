@@ -84,6 +84,9 @@ private:
   void data_opened(const Lane& lane) override { overdue_.begins_again(lane); }
   void connections_changed() override;
   void requests_opened(NodeId readout) override;
+  [[nodiscard]] Incarnation incarnation_of(NodeId readout) const override {
+    return members_.incarnation(readout);
+  }
 
   // control
   [[nodiscard]] bool on_control(wire::MessageType type, std::span<const std::byte> body);

@@ -213,7 +213,9 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   const bool same = hello->incarnation == readout.incarnation;
   const bool overtaken = hello->role == wire::Role::data && same &&
                          hello->connection < readout.connection; // by the hello of a later one
-  if (overtaken || hello->incarnation < readout.incarnation) {
+  // Not by what another connection has said: whoever lied there would keep the real one out.
+  const bool earlier = hello->incarnation < receiver_.incarnation_of(hello->node);
+  if (overtaken || earlier) {
     ++stale_;
     link.close(true);
     return;

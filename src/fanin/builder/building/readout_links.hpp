@@ -40,6 +40,8 @@ public:
     virtual void connections_changed() = 0;
     // The readout unit can be asked for batches: for all that it owes, from the beginning.
     virtual void requests_opened(NodeId readout) = 0;
+    // The incarnation that takes part, as the event manager has said; 0: none, or not known yet.
+    [[nodiscard]] virtual Incarnation incarnation_of(NodeId readout) const = 0;
   };
 
   // `system` and `receiver` must outlive it.
