@@ -186,7 +186,7 @@ TEST_F(BuilderChecks, finds_a_bad_checksum) {
   EXPECT_EQ(flags_of(10), storage::event_incomplete | storage::event_bad_checksum);
   EXPECT_EQ(flags_of(11), storage::event_incomplete);
   EXPECT_THAT(system_->log(),
-              Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
+              Contains(HasSubstr("1 damaged fragment in events 8 to 11, the first of source 0x1")));
 }
 
 // As after the death of a host, which closes nothing.
@@ -231,7 +231,7 @@ TEST_F(BuilderChecks, says_of_a_few_damaged_batches_in_a_second_that_they_are) {
   }
   EXPECT_EQ(manager_->all<wire::Built>().size(), 20U);
   const auto is_of_damage = [](const std::string& line) {
-    return line.find("damaged fragments") != std::string::npos;
+    return line.find("damaged fragment") != std::string::npos;
   };
   EXPECT_EQ(std::ranges::count_if(system_->log(), is_of_damage),
             static_cast<std::ptrdiff_t>(LogLimiter::lines_max));

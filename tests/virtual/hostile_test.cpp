@@ -1,6 +1,7 @@
 // Nodes that say what no good node says, and nodes that come at the wrong time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -349,6 +350,9 @@ TEST_F(HostileData, blocks_of_batches_that_were_not_assigned_do_not_keep_all_pag
   EXPECT_GT(system_->summary().events_built, built + 1000);
   for (const auto& line : system_->log())
     EXPECT_EQ(line.find("readout unit 'ru0' is gone"), std::string::npos) << line;
+  EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
+    return line.ends_with("most of the data are from readout unit 'ru1'");
+  }));
 }
 
 TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_one_out) {

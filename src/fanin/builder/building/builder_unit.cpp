@@ -255,11 +255,11 @@ void BuilderUnit::decide_without_lost(Assembly& assembly) {
 void BuilderUnit::decide(Assembly& assembly) {
   assembler_.decide(assembly);
   if (!assembly.bad.empty()) {
-    damage_lines_.write(
-        environment_.log, environment_.loop->now(), LogLevel::error,
-        fmt::format("{} damaged fragments in events {} to {}, the first of source {:#x}",
-                    assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
-                    assembly.bad.front().source));
+    damage_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+                        fmt::format("{} in events {} to {}, the first of source {:#x}",
+                                    counted(assembly.bad.size(), "damaged fragment"),
+                                    assembly.range.first, assembly.range.end - 1,
+                                    assembly.bad.front().source));
   }
   reporter_.received(assembly);
   if (!system_.in_order) return storage_.add(assembly);
@@ -343,9 +343,10 @@ void BuilderUnit::watch_pages() {
   }
   const auto most = static_cast<std::size_t>(std::ranges::max_element(bytes) - bytes.begin());
   environment_.log(LogLevel::warning,
-                   fmt::format("no buffer is free, and nothing is being stored: {} batches are "
-                               "given up, to be built again; most of it is from readout unit '{}'",
-                               given_up.size(), system_.readout_units[most]));
+                   fmt::format("no buffer is free, and nothing is being stored: {} given up, to be "
+                               "built again; most of the data are from readout unit '{}'",
+                               counted(given_up.size(), "batch is", "batches are"),
+                               system_.readout_units[most]));
 }
 
 std::vector<Lane> BuilderUnit::member_lanes() const {
