@@ -525,12 +525,28 @@ TEST_F(Blocks, storage_gives_pages_back_of_what_is_decided_unless_that_waits_for
 
 TEST(PageShortages, last_when_no_page_was_free_all_the_time) {
   PageShortage shortage{1s};
+  Time now{10s};
+  const auto lasts = [&](bool short_now, int calls) {
+    bool any = false;
+    for (; calls > 0; --calls) {
+      any = shortage.lasts(short_now, now) || any;
+      now += 200ms;
+    }
+    return any;
+  };
+  EXPECT_FALSE(lasts(true, 5)); // 800 ms
+  EXPECT_FALSE(lasts(false, 1));
+  EXPECT_FALSE(lasts(true, 5));
+  EXPECT_TRUE(lasts(true, 1));
+  EXPECT_FALSE(lasts(true, 1));
+}
+
+TEST(PageShortages, do_not_last_while_the_builder_unit_itself_stands_still) {
+  PageShortage shortage{1s};
   EXPECT_FALSE(shortage.lasts(true, Time{10s}));
-  EXPECT_FALSE(shortage.lasts(false, Time{10900ms}));
-  EXPECT_FALSE(shortage.lasts(true, Time{11s}));
-  EXPECT_FALSE(shortage.lasts(true, Time{11900ms}));
-  EXPECT_TRUE(shortage.lasts(true, Time{12s}));
-  EXPECT_FALSE(shortage.lasts(true, Time{12s}));
+  EXPECT_FALSE(shortage.lasts(true, Time{15s}));
+  for (Time now{15200ms}; now < Time{16s}; now += 200ms) EXPECT_FALSE(shortage.lasts(true, now));
+  EXPECT_TRUE(shortage.lasts(true, Time{16s}));
 }
 
 } // namespace

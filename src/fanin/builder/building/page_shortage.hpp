@@ -3,24 +3,28 @@
 // more than it has announced.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/builder/building/assembler.hpp"
+#include "fanin/builder/deadline_clock.hpp"
 
 namespace fanin::builder {
 
 // Knows no connection.
 class PageShortage {
 public:
-  explicit PageShortage(Duration patience) : patience_(patience) {}
+  explicit PageShortage(Duration patience) : patience_(patience), clock_(patience / 4) {}
 
-  // `short_now`: no page is free, and storage will give none back. True, once: for `patience`.
+  // `short_now`: no page is free, and storage will give none back. True, once: for `patience`. The
+  // time in which it was not called at least four times in `patience` does not count.
   [[nodiscard]] bool lasts(bool short_now, Time now) {
-    if (!short_now) since_ = never;
-    if (short_now && since_ == never) since_ = now;
-    if (since_ == never || now - since_ < patience_) return false;
-    since_ = never;
+    const Duration running = clock_.read(now, false);
+    if (!short_now) since_.reset();
+    if (short_now && !since_) since_ = running;
+    if (!since_ || running - *since_ < patience_) return false;
+    since_.reset();
     return true;
   }
 
@@ -48,7 +52,8 @@ public:
 
 private:
   Duration patience_;
-  Time since_ = never;
+  DeadlineClock clock_;
+  std::optional<Duration> since_;
 };
 
 } // namespace fanin::builder
