@@ -175,10 +175,8 @@ public:
   }
   /// All numbers below this one have been answered.
   [[nodiscard]] EventNumber next_event() const { return table_.next(); }
-  [[nodiscard]] bool numbered() const {
-    return numbered_;
-  } ///< the source has a number, so
-    ///< next_event() is valid
+  /// The source has a number, so next_event() is valid.
+  [[nodiscard]] bool numbered() const { return numbered_; }
   /// The first event that is answered and not released.
   [[nodiscard]] EventNumber first_event() const { return table_.base(); }
   [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
