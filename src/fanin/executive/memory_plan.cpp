@@ -34,7 +34,7 @@ std::uint64_t handy_size(std::uint64_t bytes) {
 
 // The key that the node's buffer comes from.
 std::string buffer_key(const Configuration& configuration, const config::Node& node) {
-  const std::string own = node.key + ".buffer";
+  std::string own = node.key + ".buffer";
   if (settings::find_path(configuration.written, own) != nullptr) return own;
   return node.role == config::Role::readout ? "buffers.readout" : "buffers.builder";
 }
