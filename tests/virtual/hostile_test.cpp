@@ -373,6 +373,27 @@ TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_on
   EXPECT_EQ(system_->summary().nodes[0].incarnations, 1U);
 }
 
+// One that goes after its hello, and one that stays and says nothing.
+TEST_F(HostileData, a_connection_that_does_not_exist_does_not_keep_the_real_one_out) {
+  fake_->close();
+  for (const bool stays : {false, true}) {
+    FakeNode liar{system_->world(), fmt::format("liar {}", stays)};
+    liar.connect("sim://bu0");
+    system_->run_for(5ms);
+    auto hello = hello_of(options_.system, wire::Role::data, 0);
+    hello.run = hello.peer_incarnation = hello.incarnation = 1;
+    hello.connection = std::numeric_limits<std::uint32_t>::max();
+    liar.say_hello(hello, "");
+    system_->run_for(5ms);
+    if (!stays) liar.close();
+    system_->run_for(1s);
+    const std::uint64_t built = system_->summary().events_built;
+    system_->run_for(1s);
+    EXPECT_GT(system_->summary().events_built, built + 1000) << stays;
+    EXPECT_EQ(system_->summary().nodes[0].incarnations, 1U);
+  }
+}
+
 // The same, with shaping: what comes is granted first.
 class HostileShaped : public HostileData {
 protected:

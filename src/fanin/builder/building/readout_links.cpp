@@ -211,9 +211,9 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   }
   Readout& readout = readouts_[hello->node];
   const bool same = hello->incarnation == readout.incarnation;
-  const bool overtaken = hello->role == wire::Role::data && same &&
+  const bool overtaken = hello->role == wire::Role::data && same && readout.open > 0 &&
                          hello->connection < readout.connection; // by the hello of a later one
-  // Not by what another connection has said: whoever lied there would keep the real one out.
+  // Not by what a connection has said that is over: whoever lied there would keep the real one out.
   const bool earlier = hello->incarnation < receiver_.incarnation_of(hello->node);
   if (overtaken || earlier) {
     ++stale_;
