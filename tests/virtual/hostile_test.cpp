@@ -140,6 +140,44 @@ TEST_F(Hostile, events_that_were_not_triggered_are_cut_off) {
   EXPECT_TRUE(system_->run_until_ended(60s));
 }
 
+TEST_F(Hostile, nothing_up_to_the_last_number_costs_a_good_node_nothing) {
+  start();
+  say_hello(wire::Role::readout_unit);
+  fake_->say(wire::Announce{});
+  fake_->say(wire::Announce{.end = event_number_end, .nothing = 1});
+  system_->run_for(100ms);
+  fake_->close();
+  system_->run_for(100ms);
+  system_->stop();
+  EXPECT_TRUE(system_->run_until_ended(60s));
+  EXPECT_TRUE(system_->summary().nodes[0].alive);
+  EXPECT_EQ(system_->summary().nodes[0].incarnations, 1U);
+  EXPECT_TRUE(system_->summary().balanced);
+}
+
+// The run would end there, and go on for ever.
+TEST_F(Hostile, a_source_beyond_all_numbers_does_not_set_the_end_of_the_run) {
+  for (const EventNumber furthest : {event_number_end, event_number_end + 1, ~EventNumber{0}}) {
+    start();
+    say_hello(wire::Role::readout_unit);
+    fake_->say(wire::Announce{});
+    fake_->say(wire::Announce{.end = 1, .bytes = 1});
+    system_->run_for(100ms);
+    system_->stop();
+    system_->run_for(5ms);
+    fake_->say(wire::Paused{.next_event = furthest});
+    system_->run_for(5ms);
+    EXPECT_EQ(fake_->closed(), furthest != event_number_end);
+    fake_->close();
+    EXPECT_TRUE(system_->run_until_ended(60s)) << furthest;
+    EXPECT_TRUE(system_->summary().nodes[0].alive);
+    EXPECT_EQ(system_->summary().nodes[0].incarnations, 1U);
+    EXPECT_EQ(system_->summary().sources[0].ledger.lost, 0U);
+    system_->destroy_nodes();
+    fake_.reset();
+  }
+}
+
 TEST_F(Hostile, finished_is_not_believed_before_it_is_asked_for) {
   start();
   say_hello(wire::Role::builder_unit);

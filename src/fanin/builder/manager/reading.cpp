@@ -90,8 +90,9 @@ void Reading::send_triggered() {
 // With `run.events` and no trigger the last event is known as soon as the first is.
 void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
-  limit_ = parts_.events.announcements().first_event() +
-           std::min(parts_.system.events_max, event_number_end);
+  const EventNumber first = parts_.events.announcements().first_event();
+  const EventNumber furthest = event_number_end - 1; // the end itself means that there is no limit
+  limit_ = first + std::min(parts_.system.events_max, furthest - std::min(first, furthest));
   parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
 }
 
@@ -114,6 +115,12 @@ void Reading::pause_or_drain() {
   parts_.phase.pause();
   for (auto& paused : paused_) paused.reset();
   parts_.outbox.send_to_readouts(wire::Pause{parts_.events.agreed_end()});
+}
+
+bool Reading::on_paused(NodeId readout, const wire::Paused& paused) {
+  if (paused.agreed > paused.next_event || paused.next_event > event_number_end) return false;
+  paused_[readout] = paused;
+  return true;
 }
 
 bool Reading::all_paused() const {

@@ -38,8 +38,8 @@ public:
   void start(Time now);
   // A new incarnation; gives up to where it may read for now.
   [[nodiscard]] EventNumber join(NodeId readout);
-  // It has stopped reading.
-  void on_paused(NodeId readout, const wire::Paused& paused) { paused_[readout] = paused; }
+  // It has stopped reading. False: it is invalid.
+  [[nodiscard]] bool on_paused(NodeId readout, const wire::Paused& paused);
   // Once a turn, before batches are assigned: readout units hear up to where they may read.
   void update();
   // Once a turn, after that: phase draining, if the last event is known.

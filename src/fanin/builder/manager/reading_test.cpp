@@ -78,6 +78,16 @@ TEST_F(ReadingTest, with_a_number_of_events_the_run_ends_behind_the_first_one) {
   EXPECT_EQ(run.limit(1)->event, 107U);
 }
 
+// A limit at the end of all numbers would be none.
+TEST_F(ReadingTest, with_more_events_than_numbers_the_last_event_is_known_all_the_same) {
+  System system = testing::make_system(2, 1);
+  system.events_max = event_number_end - 1;
+  Run run(system, clock_);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, 7, 71);
+  run.reading.update();
+  EXPECT_EQ(run.limit(0)->event, event_number_end - 1);
+}
+
 TEST_F(ReadingTest, what_was_triggered_is_told_to_those_that_read_and_later_to_the_others) {
   System system = testing::make_system(2, 1);
   system.trigger_rate_hz = 1000;
@@ -104,10 +114,14 @@ TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_i
   EXPECT_TRUE(run.phase.is(Phase::pausing));
   for (const NodeId node : {NodeId{0}, NodeId{1}})
     EXPECT_EQ(run.messages.take<wire::Pause>(readout_key(node)).size(), 1U);
-  run.reading.on_paused(0, {.next_event = 70, .agreed = 70});
+  EXPECT_TRUE(run.reading.on_paused(0, {.next_event = 70, .agreed = 70}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::pausing)); // one has not answered
-  run.reading.on_paused(1, {.next_event = 80, .agreed = 80});
+  EXPECT_FALSE(run.reading.on_paused(1, {.next_event = 80, .agreed = 81}));
+  EXPECT_FALSE(run.reading.on_paused(1, {.next_event = event_number_end + 1}));
+  run.reading.end_if_known();
+  EXPECT_TRUE(run.phase.is(Phase::pausing)); // and these are no answers
+  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 80, .agreed = 80}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::draining));
   EXPECT_EQ(run.limit(0)->event, 80U);
