@@ -92,6 +92,18 @@ TEST_F(Ledger, more_built_than_read_never_balances) {
   EXPECT_FALSE(end().balanced);
 }
 
+// Else a builder unit that lies makes the numbers of a source look as if it had no end.
+TEST_F(Ledger, no_source_lacks_more_fragments_than_there_are_events) {
+  accounts_.read(0, 10);
+  accounts_.read(1, 10);
+  build({0, 10}, {{.source = 1, .count = 10, .first = 0, .reason = 1},
+                  {.source = 1, .count = 10, .first = 0, .reason = 1}});
+  readouts_.finish(0);
+  readouts_.finish(1);
+  EXPECT_EQ(end().sources[0].ledger.built, 0U);
+  EXPECT_FALSE(end().balanced);
+}
+
 TEST_F(Ledger, what_a_live_readout_unit_read_and_nobody_built_does_not_balance) {
   accounts_.read(0, 5);
   readouts_.finish(0);
