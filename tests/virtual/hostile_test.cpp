@@ -278,6 +278,30 @@ protected:
     header.readout_incarnation = header.builder_incarnation = 1;
     return header;
   }
+  // With blocks of batches that nobody has assigned, of builder unit 0.
+  void take_all_pages(std::uint32_t payload, const std::vector<wire::FragmentEntry>& table) {
+    const auto& counters = system_->builder(0)->counters();
+    for (std::uint64_t batch = 0; system_->builder(0)->counters().pages_in_use < counters.pages;
+         ++batch) {
+      ASSERT_LT(batch, 4000U);
+      auto part = header(0, payload);
+      part.batch_events = 64;
+      part.batch_first = part.first_event = (1U << 20) + batch * 64;
+      part.entries = static_cast<std::uint32_t>(table.size());
+      data_->send_block(part, table);
+      system_->run_for(20us);
+    }
+    fake_->close();
+    system_->run_for(1s);
+    const std::uint64_t built = system_->summary().events_built;
+    system_->run_for(1s);
+    EXPECT_GT(system_->summary().events_built, built + 1000);
+    for (const auto& line : system_->log())
+      EXPECT_EQ(line.find("readout unit 'ru0' is gone"), std::string::npos) << line;
+    EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
+      return line.ends_with("most of the data are from readout unit 'ru1'");
+    }));
+  }
   std::optional<FakeNode> data_;
 };
 
@@ -372,25 +396,11 @@ TEST_F(HostileData, early_blocks_of_batches_without_end_are_bounded) {
 }
 
 TEST_F(HostileData, blocks_of_batches_that_were_not_assigned_do_not_keep_all_pages) {
-  const auto& counters = system_->builder(0)->counters();
-  for (std::uint64_t batch = 0; system_->builder(0)->counters().pages_in_use < counters.pages;
-       ++batch) {
-    ASSERT_LT(batch, 1000U);
-    auto part = header(0, 12'000);
-    part.batch_first = part.first_event = (1U << 20) + batch * 64;
-    data_->send_block(part, {{12'000, 0}});
-    system_->run_for(20us);
-  }
-  fake_->close();
-  system_->run_for(1s);
-  const std::uint64_t built = system_->summary().events_built;
-  system_->run_for(1s);
-  EXPECT_GT(system_->summary().events_built, built + 1000);
-  for (const auto& line : system_->log())
-    EXPECT_EQ(line.find("readout unit 'ru0' is gone"), std::string::npos) << line;
-  EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
-    return line.ends_with("most of the data are from readout unit 'ru1'");
-  }));
+  take_all_pages(12'000, {{12'000, 0}});
+}
+
+TEST_F(HostileData, tables_of_batches_that_were_not_assigned_do_not_keep_all_pages) {
+  take_all_pages(0, std::vector(64, wire::FragmentEntry::make_absent({})));
 }
 
 TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_one_out) {

@@ -333,7 +333,8 @@ void BuilderUnit::watch_pages() {
   std::vector<std::uint64_t> bytes(system_.readout_units.size());
   for (Assembly* const assembly : given_up) {
     for (const auto& piece : assembly->batch.pieces) {
-      bytes[system_.sources[sources_.find(piece.source)].readout_unit] += piece.payload.size;
+      bytes[system_.sources[sources_.find(piece.source)].readout_unit] +=
+          std::uint64_t{piece.table.size} + piece.payload.size;
     }
     if (assembly->state == AssemblyState::assigned) {
       hand_back(*assembly, std::nullopt);
@@ -342,11 +343,12 @@ void BuilderUnit::watch_pages() {
     }
   }
   const auto most = static_cast<std::size_t>(std::ranges::max_element(bytes) - bytes.begin());
-  environment_.log(LogLevel::warning,
-                   fmt::format("no buffer is free, and nothing is being stored: {} given up, to be "
-                               "built again; most of the data are from readout unit '{}'",
-                               counted(given_up.size(), "batch is", "batches are"),
-                               system_.readout_units[most]));
+  shortage_lines_.write(
+      environment_.log, environment_.loop->now(), LogLevel::warning,
+      fmt::format("no buffer is free, and nothing is being stored: {} given up, to be built again; "
+                  "most of the data are from readout unit '{}'",
+                  counted(given_up.size(), "batch is", "batches are"),
+                  system_.readout_units[most]));
 }
 
 std::vector<Lane> BuilderUnit::member_lanes() const {
