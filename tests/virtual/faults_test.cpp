@@ -108,6 +108,20 @@ private:
   EventNumber count_;
 };
 
+TEST(Backpressure, numbers_that_no_source_has_are_not_lost_with_the_events_between) {
+  VirtualSystemOptions options;
+  options.system = make_system(1, 1);
+  options.commit_delay = 60s; // nothing is built
+  options.make_source = [](const SourceInfo&) { return std::make_unique<EverySecond>(2, 1000); };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(2s);
+  ASSERT_EQ(system.summary().events_built, 0U);
+  system.manager().stop_now("by the test");
+  EXPECT_EQ(system.summary().events_lost, system.summary().fragments.lost);
+  EXPECT_GT(system.summary().events_lost, 0U);
+}
+
 TEST(Silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
   auto options = triggered(2, 2, 10'000);
   options.system.events_max = 300;

@@ -286,6 +286,15 @@ struct Gap {
 };
 static_assert(sizeof(Gap) == 16);
 
+/// How many numbers of a batch are events. `gaps`: as Assign has them.
+[[nodiscard]] inline std::uint64_t events_of(EventRange batch, std::span<const Gap> gaps) {
+  std::uint64_t events = batch.count();
+  for (const Gap& gap : gaps) {
+    if (gap.first >= batch.first) events -= gap.end - gap.first;
+  }
+  return events;
+}
+
 struct Built { // followed by MissingRange[missing_ranges], BadFragment[bad]
   static constexpr MessageType type = MessageType::built;
   EventNumber first = 0;

@@ -24,6 +24,12 @@ TEST(MessageReader, reads_bodies_records_and_text_in_order) {
   EXPECT_TRUE(reader.ok());
 }
 
+TEST(Batches, have_as_many_events_as_numbers_that_are_in_no_gap) {
+  const std::array<Gap, 3> gaps{{{0, 8}, {10, 12}, {14, 15}}}; // the first one is before the batch
+  EXPECT_EQ(events_of({8, 16}, gaps), 5U);
+  EXPECT_EQ(events_of({8, 16}, {}), 8U);
+}
+
 TEST(MessageReader, fails_for_good_once_a_read_goes_past_the_end) {
   alignas(8) std::array<std::byte, 16> bytes{};
   MessageReader reader{bytes};

@@ -366,7 +366,8 @@ std::vector<Lane> BuilderUnit::member_lanes() const {
 void BuilderUnit::give_back(const Lane& lane) {
   const std::vector<Assembly*> owed = assembler_.owed_by(lane);
   std::uint64_t events = 0;
-  for (const Assembly* const assembly : owed) events += assembly->range.count();
+  for (const Assembly* const assembly : owed)
+    events += wire::events_of(assembly->range, assembly->gaps);
   environment_.log(LogLevel::warning,
                    fmt::format("nothing comes from readout unit '{}'{}: {} given back, to be built "
                                "elsewhere",

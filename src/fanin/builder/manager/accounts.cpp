@@ -96,13 +96,10 @@ void Accounts::gap(EventRange gap) {
 void Accounts::built(const Batch& batch, const wire::Built& built,
                      std::span<const Incarnation> members, Time now, const Trigger& trigger) {
   last_commit_ = now;
-  std::uint64_t gap_events = 0;
   for (const auto& one : batch.gaps) {
-    if (one.first < batch.range.first) continue; // before it: known already
-    gap_events += one.end - one.first;
-    gap({one.first, one.end});
+    if (one.first >= batch.range.first) gap({one.first, one.end}); // before it: known already
   }
-  const std::uint64_t events = batch.range.count() - gap_events;
+  const std::uint64_t events = wire::events_of(batch.range, batch.gaps);
   count_fragments(batch, events, members);
   list_incomplete(batch);
   std::vector<EventNumber> bad;

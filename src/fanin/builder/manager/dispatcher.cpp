@@ -64,7 +64,7 @@ std::uint64_t Dispatcher::builder_down(NodeId node) {
   for (auto& [first, batch] : batches_) {
     if (batch.state == BatchState::unassigned || batch.builder != node) continue;
     take_back(batch);
-    events += batch.range.count();
+    events += wire::events_of(batch.range, batch.gaps);
   }
   return events;
 }

@@ -121,7 +121,8 @@ void EventManager::end() {
   alive_tick_.cancel();
   laggard_tick_.cancel();
   const Announcements& announced = events_.announcements();
-  for (const auto& [first, batch] : dispatcher_.batches()) accounts_.lose(batch.range.count());
+  for (const auto& [first, batch] : dispatcher_.batches())
+    accounts_.lose(wire::events_of(batch.range, batch.gaps));
   const EventRange rest{announced.assigned_end(), announced.known_end()};
   if (announced.begun() && !rest.empty()) {
     accounts_.lose(trigger_.enabled() ? rest.count() : announced.count_present(rest));
