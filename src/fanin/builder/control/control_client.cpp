@@ -159,7 +159,7 @@ void ControlClient::lost(std::string_view why) {
   const std::string from = rail().text();
   rail_ = rail_after(rail_);
   const Time now = environment_.loop->now();
-  const bool first = was && lost_at_ == never;
+  const bool first = was_connected_ && lost_at_ == never;
   if (first) lost_at_ = now;
   if (first || was_welcome) { // what comes and goes without a welcome is logged once
     environment_.log(
@@ -280,6 +280,7 @@ void ControlClient::refused(const std::string& reason, wire::RefusalKind kind) {
     return give_up({ErrorKind::refused, reason});
   }
   if (refused_since_ == now) environment_.log(LogLevel::warning, reason + "; trying again");
+  lost_at_ = never; // it is there
   link_.close();
   channel_.detach();
   enter(State::connecting);

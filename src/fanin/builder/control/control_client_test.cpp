@@ -282,6 +282,24 @@ TEST_F(Client, who_is_refused_for_now_tries_again_until_it_was_refused_for_too_l
   EXPECT_EQ(clock_.now() - again, 10s + 500ms); // the last of them is waited for
 }
 
+// Else a node that was refused for now, shortly before the run ended, would wait for ever.
+TEST_F(Client, who_is_refused_for_now_gives_up_an_event_manager_that_is_gone_meanwhile) {
+  start();
+  network_.accept_connection(0);
+  refuse(0, wire::RefusalKind::for_now);
+  run(500ms);
+  network_.end(last(), net::CloseReason::connect_failed);
+  run(9s);
+  network_.accept_connection(last()); // it is back
+  refuse(last(), wire::RefusalKind::for_now);
+  nobody_listens_ = true;
+  run(10s);
+  EXPECT_FALSE(given_up_);
+  EXPECT_EQ(lines_, 3U); // refused, and two losses
+  run(1s);
+  EXPECT_EQ(given_up_, ErrorKind::disconnected);
+}
+
 TEST_F(Client, what_follows_a_refusal_in_the_same_page_is_not_heard) {
   start();
   network_.accept_connection(0);
