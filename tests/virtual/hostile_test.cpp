@@ -403,6 +403,37 @@ TEST_F(HostileData, tables_of_batches_that_were_not_assigned_do_not_keep_all_pag
   take_all_pages(0, std::vector(64, wire::FragmentEntry::make_absent({})));
 }
 
+// Its connection comes and goes, and something good comes over each, but nothing that it owes.
+TEST_F(HostileData, who_sends_invalid_blocks_again_and_again_is_given_up) {
+  fake_->say(wire::Announce{.first = 0, .end = 0});
+  fake_->say(wire::Announce{.first = 0, .end = 64, .bytes = 64});
+  auto hello = hello_of(options_.system, wire::Role::data, 1);
+  hello.run = hello.incarnation = hello.peer_incarnation = 1;
+  auto early = header(0, 8);
+  early.batch_first = early.first_event = 1U << 20;
+  auto invalid = early;
+  invalid.payload_size = 9;
+  for (int i = 0; i < 600; ++i) {
+    data_->connect("sim://bu0");
+    system_->run_for(5ms);
+    data_->say_hello(hello, "");
+    system_->run_for(5ms);
+    data_->send_block(early, {{8, 0}});
+    data_->send_block(invalid, {{8, 0}});
+    system_->run_for(10ms);
+    ASSERT_TRUE(data_->closed());
+    fake_->say(wire::Status{});
+    if (const auto pages = fake_->all<wire::Numbered>(); !pages.empty())
+      fake_->say(wire::Acknowledge{pages.back().number});
+  }
+  EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
+    return line.contains("readout unit 'ru1' is gone (no builder unit gets data from it)");
+  }));
+  EXPECT_GT(system_->summary().events_built, 1000U);
+  for (const auto& line : system_->log())
+    EXPECT_FALSE(line.contains("readout unit 'ru0' is gone")) << line;
+}
+
 TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_one_out) {
   FakeNode liar{system_->world(), "liar"};
   liar.connect("sim://bu0");

@@ -232,6 +232,17 @@ void BuilderUnit::block(const Lane& lane, const net::Event& event) {
   if (added.complete != nullptr) decide(*added.complete);
 }
 
+// It connects again and sends all that it owes. If this comes again and again, whatever good blocks
+// come between, nobody waits for it longer than for one of which nothing comes.
+void BuilderUnit::data_refused(const Lane& lane) {
+  const Duration now = deadline_clock();
+  const std::vector<Assembly*> owed = assembler_.owed_by(lane);
+  const bool too_long = std::ranges::any_of(owed, [&](const Assembly* assembly) {
+    return now - assembly->assigned_at >= block_timeout(system_);
+  });
+  if (too_long) give_back(lane, "nothing valid comes");
+}
+
 void BuilderUnit::connections_changed() {
   const auto& assemblies = assembler_.assemblies();
   for (auto entry = assemblies.begin(); entry != assemblies.end();) {
@@ -318,7 +329,7 @@ void BuilderUnit::watch_blocks() {
         assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
       }
     }
-    for (const Lane& lane : found.unreachable) give_back(lane);
+    for (const Lane& lane : found.unreachable) give_back(lane, "nothing comes");
   }
   if (!block_tick_.active()) {
     block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());
@@ -363,15 +374,14 @@ std::vector<Lane> BuilderUnit::member_lanes() const {
 }
 
 // What was to come over this lane is built elsewhere, or comes over another one.
-void BuilderUnit::give_back(const Lane& lane) {
+void BuilderUnit::give_back(const Lane& lane, std::string_view what) {
   const std::vector<Assembly*> owed = assembler_.owed_by(lane);
   std::uint64_t events = 0;
   for (const Assembly* const assembly : owed)
     events += wire::events_of(assembly->range, assembly->gaps);
   environment_.log(LogLevel::warning,
-                   fmt::format("nothing comes from readout unit '{}'{}: {} given back, to be built "
-                               "elsewhere",
-                               system_.readout_units[lane.readout], links_.rail_text(lane),
+                   fmt::format("{} from readout unit '{}'{}: {} given back, to be built elsewhere",
+                               what, system_.readout_units[lane.readout], links_.rail_text(lane),
                                counted(events, "event is", "events are")));
   links_.drop(lane);
   for (Assembly* const assembly : owed) hand_back(*assembly, lane.readout);

@@ -82,6 +82,7 @@ private:
   // ReadoutLinks::Receiver
   void block(const Lane& lane, const net::Event& event) override;
   void data_opened(const Lane& lane) override { overdue_.begins_again(lane); }
+  void data_refused(const Lane& lane) override;
   void connections_changed() override;
   void requests_opened(NodeId readout) override;
   [[nodiscard]] Incarnation incarnation_of(NodeId readout) const override {
@@ -111,7 +112,7 @@ private:
   void watch_blocks();
   void watch_pages();
   [[nodiscard]] std::vector<Lane> member_lanes() const;
-  void give_back(const Lane& lane);
+  void give_back(const Lane& lane, std::string_view what);
 
   // reports and the end
   void send_requests();

@@ -115,11 +115,13 @@ void ReadoutLinks::hang_up(net::Link link, std::string_view why) {
   refusals_.write(environment_.log, environment_.loop->now(), LogLevel::error,
                   fmt::format("{}: {}; connection closed", link.peer(), why));
   if (const auto known = owners_.find(link); known != owners_.end()) {
-    Readout& readout = readouts_[known->second.readout];
-    if (known->second.role == wire::Role::request) {
+    const Owner owner = known->second;
+    Readout& readout = readouts_[owner.readout];
+    if (owner.role == wire::Role::request) {
       disconnect_requests(readout);
     } else {
-      disconnect_lane(readout, known->second.lane);
+      disconnect_lane(readout, owner.lane);
+      receiver_.data_refused(lane_of(owner.readout, owner.lane));
     }
   }
   link.close(true);

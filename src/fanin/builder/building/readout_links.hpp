@@ -36,6 +36,8 @@ public:
     virtual void block(const Lane& lane, const net::Event& event) = 0;
     // A lane is new: the readout unit sends all that the lane's sources owe from the beginning.
     virtual void data_opened(const Lane& lane) = 0;
+    // A lane was closed, since something invalid came over it.
+    virtual void data_refused(const Lane& lane) = 0;
     // A data connection has come or ended.
     virtual void connections_changed() = 0;
     // The readout unit can be asked for batches: for all that it owes, from the beginning.
