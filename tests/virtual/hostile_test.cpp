@@ -601,6 +601,27 @@ TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none)
   EXPECT_EQ(system_->summary().fragments.late, 0U);
 }
 
+// What is cut for it is cut for good.
+TEST_F(HostileRequests, a_request_in_the_name_of_another_or_of_no_possible_batch_is_cut_off) {
+  const wire::Assign good{.events = 64, .builder = 1, .builder_incarnation = 1, .epoch = 1};
+  const auto ends = [&](auto change) {
+    wire::Assign assign = good;
+    change(assign);
+    listener_->say(assign);
+    system_->run_for(10ms);
+    const bool closed = listener_->closed();
+    system_->destroy_nodes();
+    listener_.reset();
+    fake_.reset();
+    SetUp();
+    return closed;
+  };
+  EXPECT_FALSE(ends([](wire::Assign&) {})); // it was built long ago
+  EXPECT_TRUE(ends([](wire::Assign& assign) { assign.builder = 0; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.builder_incarnation; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.first; })); // beyond the end of a batch
+}
+
 TEST_F(HostileData, a_grant_without_shaping_is_cut_off) {
   FakeNode listener{system_->world(), "fakebu"};
   listener.listen("sim://fakebu");

@@ -227,7 +227,8 @@ void BuilderLinks::on_page(Owner owner, const memory::View& page) {
         }
         wire::Assign assign;
         return type == wire::MessageType::assign && owner.use == Use::request &&
-               reader.read(assign) && on_request_(assign);
+               reader.read(assign) && assign.builder == builder.node &&
+               assign.builder_incarnation == builder.incarnation && on_request_(assign);
       });
   if (!good) {
     log_of(builder, LogLevel::error,

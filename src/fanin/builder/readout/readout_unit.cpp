@@ -265,7 +265,8 @@ bool ReadoutUnit::on_begin(const wire::Begin& begin) {
 
 bool ReadoutUnit::on_assign(const wire::Assign& assign) {
   if (!announcer_.begun() || assign.builder >= system_.builder_units.size() || assign.events == 0 ||
-      assign.events > system_.batch_events || assign.range().end < assign.first) {
+      assign.events > system_.batch_events - assign.first % system_.batch_events ||
+      assign.range().end < assign.first) {
     return false;
   }
   // Sources would be given up as far as that.
