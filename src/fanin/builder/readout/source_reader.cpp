@@ -17,6 +17,7 @@ Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining == 0) queue_.set_may_fall(source::FragmentQueue::Fall::yes);
   last_ = {.wake = now};
   gives_more_ = far_ahead_ = unclear_ = false;
+  bytes_max_ = 0;
   pause_.end();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
     dropped_before_[reason] = queue_.dropped(static_cast<wire::DropReason>(reason));
@@ -40,12 +41,13 @@ bool SourceReader::due(Time now, bool retry) const {
 }
 
 void SourceReader::read(Time now) {
-  const std::uint64_t bytes = queue_.bytes_written();
-  const EventNumber reached_end = queue_.reached_end();
+  const EventNumber answered = queue_.next_event();
   last_ = source_->read(queue_, now);
-  if (last_.state == source::ReadState::waiting) pause_.begin(queue_.bytes_written() - bytes, now);
-  gives_more_ =
-      has_more() && (queue_.bytes_written() != bytes || queue_.reached_end() != reached_end);
+  const std::uint64_t bytes_before = bytes_max_;
+  bytes_max_ = std::max(bytes_max_, queue_.bytes_written());
+  const std::uint64_t bytes = bytes_max_ - bytes_before;
+  if (last_.state == source::ReadState::waiting) pause_.begin(bytes, now);
+  gives_more_ = has_more() && (bytes > 0 || queue_.next_event() != answered);
   unclear_ = queue_.unclear();
   pages_left_ = pool_.available();
 }

@@ -76,6 +76,7 @@ private:
   ReadPause pause_;
   std::array<std::uint64_t, wire::drop_reasons> dropped_before_{}; // by earlier incarnations
   std::uint32_t pages_left_ = 0; // in the pool, after it was last read
+  std::uint64_t bytes_max_ = 0; // bytes_written(), which falls when a fragment is dropped
   bool gives_more_ = false;
   bool far_ahead_ = false;
   bool unclear_ = false; // its queue, when it was read last: it waits until others are asked

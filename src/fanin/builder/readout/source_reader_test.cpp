@@ -107,6 +107,32 @@ TEST_F(Reader, source_is_busy_while_it_gives_more_than_is_read_at_once) {
   EXPECT_FALSE(reader_.busy());
 }
 
+TEST_F(Reader, source_is_not_busy_while_all_that_it_gives_is_dropped) {
+  EventNumber falling = 1U << 20U;
+  const auto give = [&](std::uint32_t size) {
+    script_.size = size;
+    script_.numbers = {falling--};
+    read({ReadState::more});
+  };
+  give(1000); // is held: it may be right
+  for (const std::uint32_t size : {100U, 300U, 200U, 900U}) {
+    give(size);
+    EXPECT_FALSE(reader_.busy()) << size;
+  }
+  EXPECT_EQ(reader_.queue().dropped(wire::DropReason::number_jump), 4U);
+  script_.size = 1024;
+  read({ReadState::more}, 1);
+  EXPECT_TRUE(reader_.busy());
+}
+
+TEST_F(Reader, source_is_not_busy_while_all_that_it_gives_is_late) {
+  read({ReadState::more}, 1);
+  ASSERT_TRUE(reader_.queue().give_up_until(1'000'000));
+  read({ReadState::more}, 3);
+  EXPECT_EQ(reader_.queue().dropped(wire::DropReason::late), 3U);
+  EXPECT_FALSE(reader_.busy());
+}
+
 TEST_F(Reader, source_is_done_at_its_end_and_when_it_fails) {
   EXPECT_FALSE(reader_.done());
   read({ReadState::finished});
