@@ -302,6 +302,19 @@ protected:
       return line.ends_with("most of the data are from readout unit 'ru1'");
     }));
   }
+  void say_that_it_lives() {
+    fake_->say(wire::Status{});
+    if (const auto pages = fake_->all<wire::Numbered>(); !pages.empty())
+      fake_->say(wire::Acknowledge{pages.back().number});
+  }
+  void expect_only_the_liar_is_given_up() {
+    EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
+      return line.contains("readout unit 'ru1' is gone (no builder unit gets data from it)");
+    }));
+    EXPECT_GT(system_->summary().events_built, 1000U);
+    for (const auto& line : system_->log())
+      EXPECT_FALSE(line.contains("readout unit 'ru0' is gone")) << line;
+  }
   std::optional<FakeNode> data_;
 };
 
@@ -422,16 +435,23 @@ TEST_F(HostileData, who_sends_invalid_blocks_again_and_again_is_given_up) {
     data_->send_block(invalid, {{8, 0}});
     system_->run_for(10ms);
     ASSERT_TRUE(data_->closed());
-    fake_->say(wire::Status{});
-    if (const auto pages = fake_->all<wire::Numbered>(); !pages.empty())
-      fake_->say(wire::Acknowledge{pages.back().number});
+    say_that_it_lives();
   }
-  EXPECT_TRUE(std::ranges::any_of(system_->log(), [](const std::string& line) {
-    return line.contains("readout unit 'ru1' is gone (no builder unit gets data from it)");
-  }));
-  EXPECT_GT(system_->summary().events_built, 1000U);
-  for (const auto& line : system_->log())
-    EXPECT_FALSE(line.contains("readout unit 'ru0' is gone")) << line;
+  expect_only_the_liar_is_given_up();
+}
+
+// It is never silent, and all that it sends is valid.
+TEST_F(HostileData, who_sends_only_what_it_does_not_owe_is_given_up) {
+  fake_->say(wire::Announce{.first = 0, .end = 0});
+  fake_->say(wire::Announce{.first = 0, .end = 64, .bytes = 64});
+  for (std::uint64_t batch = 0; batch < 2000; ++batch) {
+    auto part = header(0, 8);
+    part.batch_first = part.first_event = (1U << 20) + batch * 64;
+    data_->send_block(part, {{8, 0}});
+    system_->run_for(10ms);
+    say_that_it_lives();
+  }
+  expect_only_the_liar_is_given_up();
 }
 
 TEST_F(HostileData, an_incarnation_that_does_not_exist_does_not_keep_the_real_one_out) {

@@ -349,9 +349,18 @@ bool Assembler::owes(const Assembly& assembly, const Lane& lane) const {
   return false;
 }
 
-bool Assembler::owes(const Lane& lane) const {
+std::optional<NodeId> Assembler::owing(const Assembly& assembly,
+                                       std::span<const Lane> lanes) const {
+  const auto lane =
+      std::ranges::find_if(lanes, [&](const Lane& one) { return owes(assembly, one); });
+  return lane == lanes.end() ? std::nullopt : std::optional{lane->readout};
+}
+
+bool Assembler::owes(const Lane& lane, Duration assigned_until) const {
   return std::ranges::any_of(assemblies_, [&](const auto& entry) {
-    return entry.second->state == AssemblyState::assigned && owes(*entry.second, lane);
+    const Assembly& assembly = *entry.second;
+    return assembly.state == AssemblyState::assigned && assembly.assigned_at <= assigned_until &&
+           owes(assembly, lane);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,8 +98,11 @@ public:
   void give_up(Assembly& assembly, NodeId readout);
   // Whether blocks of this lane's sources have not come.
   [[nodiscard]] bool owes(const Assembly& assembly, const Lane& lane) const;
-  // Of batches that are assigned: whether it owes any, and which.
-  [[nodiscard]] bool owes(const Lane& lane) const;
+  // A readout unit that owes blocks of the batch, over one of these lanes; none: none does.
+  [[nodiscard]] std::optional<NodeId> owing(const Assembly& assembly,
+                                            std::span<const Lane> lanes) const;
+  // Of batches that are assigned: whether it owes any that were assigned until then, and which.
+  [[nodiscard]] bool owes(const Lane& lane, Duration assigned_until = Duration::max()) const;
   [[nodiscard]] std::vector<Assembly*> owed_by(const Lane& lane) const;
   // Nothing is added any more; fills `batch`, which has `missing` sorted out.
   void decide(Assembly& assembly);

@@ -235,12 +235,8 @@ void BuilderUnit::block(const Lane& lane, const net::Event& event) {
 // It connects again and sends all that it owes. If this comes again and again, whatever good blocks
 // come between, nobody waits for it longer than for one of which nothing comes.
 void BuilderUnit::data_refused(const Lane& lane) {
-  const Duration now = deadline_clock();
-  const std::vector<Assembly*> owed = assembler_.owed_by(lane);
-  const bool too_long = std::ranges::any_of(owed, [&](const Assembly* assembly) {
-    return now - assembly->assigned_at >= block_timeout(system_);
-  });
-  if (too_long) give_back(lane, "nothing valid comes");
+  const Duration long_ago = deadline_clock() - block_timeout(system_);
+  if (assembler_.owes(lane, long_ago)) give_back(lane, "nothing valid comes");
 }
 
 void BuilderUnit::connections_changed() {
@@ -324,7 +320,7 @@ void BuilderUnit::watch_blocks() {
     const auto found = overdue_.check(assembler_, now, lanes);
     for (Assembly* const assembly : found.stuck) {
       if (assembly->state == AssemblyState::assigned) {
-        hand_back(*assembly, std::nullopt);
+        hand_back(*assembly, assembler_.owing(*assembly, lanes));
       } else {
         assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
       }
