@@ -294,6 +294,21 @@ def test_the_example_runs_both_stages():
         assert "2 groups, 2 slices: ended in good order" in run.text(), run.text()
 
 
+def test_a_group_that_has_ended_is_absent_and_not_silent():
+    with Folder() as folder, example(folder, give_up="1s", deadline="2s") as files:
+        with Run(*files, *SMALL, "--duration", "1h") as run:
+            run.wait_for_events(500)
+            run.kill("group1", signal.SIGTERM)
+            run.wait_for_events(2000)
+            run.signal()
+            result = run.finish()
+        assert (result["ok"], result["balanced"]) == (True, True), result["error"]
+        check_groups(result)
+        for name in ("slice0", "slice1"):
+            reasons = {missing["reason"] for missing in result["configurations"][name]["incomplete_events"]}
+            assert reasons == {"absent"}, reasons
+
+
 def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
     with Folder() as folder, example(folder, give_up="300ms", deadline="1s") as files:
         with Run(*files, *SMALL, "--duration", "1h") as run:

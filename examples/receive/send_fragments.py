@@ -23,7 +23,7 @@ ANSWER = struct.Struct("<8sHBBIQ")  # magic, version, status, whether there is a
 HEADER = struct.Struct("<HBBIQII")  # mark, kind, flags, source, event, size, crc32c
 MAGIC, ANSWER_MAGIC, MARK = b"FANINRCV", b"FANINANS", 0xF4A6
 SEND, NO_SOURCE, ENDED = 0, 1, 2  # status of an answer
-FRAGMENT, SKIP_TO, END, ANNOUNCED = 0, 1, 2, 3
+FRAGMENT, SKIP_TO, END, ANNOUNCED, PAUSE = 0, 1, 2, 3, 4
 HAS_CRC = 1
 FIRST_PAUSE_S = 0.05  # between two attempts to connect; then longer
 
@@ -84,6 +84,14 @@ class Sender:
     def skip_to(self, event):
         """Nothing below `event` will come: fanin need not wait for it."""
         self._send(event, HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
+
+    def pause(self):
+        """Nothing follows for now: no event waits for this source until it sends again."""
+        while True:
+            try:
+                return self.socket.sendall(HEADER.pack(MARK, PAUSE, 0, self.source, 0, 0, 0))
+            except OSError:
+                self._reconnect()
 
     def end(self):
         """The data have come to their end, and so will the source."""

@@ -14,6 +14,7 @@ namespace fanin::executive {
 
 class SinkDecorator : public storage::EventSink {
 public:
+  void run_ended() override { inner_->run_ended(); }
   void finish() override { inner_->finish(); }
   void abandon() override { inner_->abandon(); }
   [[nodiscard]] bool finished() const override { return inner_->finished(); }

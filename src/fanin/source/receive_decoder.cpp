@@ -8,7 +8,11 @@
 namespace fanin::source {
 namespace {
 constexpr std::uint8_t flags_known = receive_has_crc | receive_truncated | receive_bad_number;
+
+constexpr bool has_number(ReceiveKind kind) {
+  return kind == ReceiveKind::fragment || kind == ReceiveKind::skip_to;
 }
+} // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
   constexpr std::size_t size = sizeof(ReceiveHeader);
@@ -25,7 +29,8 @@ void ReceiveDecoder::check_header() {
   std::memcpy(&header_, gathered_.data(), sizeof header_);
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
-  } else if (header_.kind > ReceiveKind::end || // announced: senders do not say it
+  } else if (header_.kind > ReceiveKind::pause ||
+             header_.kind == ReceiveKind::announced || // senders do not say it
              (header_.flags & ~flags_known) != 0) {
     fault_ = ReceiveFault::bad_kind;
   } else if (header_.source != source_) {
@@ -33,11 +38,17 @@ void ReceiveDecoder::check_header() {
   } else if (header_.size > wire::fragment_size_mask ||
              (header_.kind != ReceiveKind::fragment && header_.size != 0)) {
     fault_ = ReceiveFault::bad_size;
-  } else if (header_.kind != ReceiveKind::end && header_.event >= receive_event_end) {
+  } else if (has_number(header_.kind) && header_.event >= receive_event_end) {
     fault_ = ReceiveFault::bad_event;
   } else {
-    step_ = header_.kind == ReceiveKind::end ? Step::ended : Step::begin;
+    paused_ = header_.kind == ReceiveKind::pause;
+    step_ = step_behind_header();
   }
+}
+
+ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
+  if (has_number(header_.kind)) return Step::begin;
+  return header_.kind == ReceiveKind::end ? Step::ended : Step::header;
 }
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {

@@ -48,7 +48,13 @@ public:
   [[nodiscard]] std::optional<std::uint64_t> last_event() const { return last_event_; }
   /// The same of the last fragment.
   [[nodiscard]] std::optional<std::uint64_t> last_fragment() const { return last_fragment_; }
-  void forget_last_fragment() { last_fragment_.reset(); }
+  /// The last message, over any connection, said that nothing follows for now.
+  [[nodiscard]] bool paused() const { return paused_; }
+  /// The readout unit joins a run: senders may send fragments again that were taken before.
+  void begin_run() {
+    last_fragment_.reset();
+    paused_ = false;
+  }
   /// Messages below this number repeat what is known: they are left out, and not counted.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
@@ -60,6 +66,7 @@ private:
   bool gather(std::span<const std::byte>& bytes);
   [[nodiscard]] State begin(FragmentQueue& queue);
   void check_header();
+  [[nodiscard]] Step step_behind_header() const;
   void finish_fragment(FragmentQueue& queue);
   void finish_message();
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
@@ -77,6 +84,7 @@ private:
   std::optional<std::uint64_t> last_event_;
   std::optional<std::uint64_t> last_fragment_;
   std::uint64_t left_out_end_ = 0;
+  bool paused_ = false;
 };
 
 } // namespace fanin::source

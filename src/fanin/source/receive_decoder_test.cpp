@@ -203,6 +203,30 @@ TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
+TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connection) {
+  SenderBytes sender(5);
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  const auto take = [&](SenderBytes& bytes) {
+    EXPECT_EQ(decoder.take(bytes.bytes(), fixture.queue).state, State::hungry);
+    bytes.bytes().clear();
+  };
+  take(sender.fragment(0, {}));
+  EXPECT_FALSE(decoder.paused());
+  take(sender.pause());
+  EXPECT_TRUE(decoder.paused());
+  EXPECT_EQ(decoder.last_event(), 0U); // a pause has no number
+  EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+  EXPECT_TRUE(decoder.paused());
+  take(sender.fragment(1, {}));
+  EXPECT_FALSE(decoder.paused());
+  take(sender.pause().skip_to(4));
+  EXPECT_FALSE(decoder.paused());
+  take(sender.pause());
+  decoder.begin_run();
+  EXPECT_FALSE(decoder.paused()) << "what was taken before may come again";
+}
+
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {
   SenderBytes sender(5);
   sender.fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));

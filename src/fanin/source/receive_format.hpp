@@ -64,7 +64,8 @@ enum class ReceiveKind : std::uint8_t {
   fragment = 0,
   skip_to = 1, ///< nothing below `event` will come
   end = 2, ///< the data have ended
-  announced = 3 ///< only from the source to the sender: the ledger has all numbers below `event`
+  announced = 3, ///< only from the source to the sender: the ledger has all numbers below `event`
+  pause = 4 ///< nothing follows for now: no event waits for this source until it sends again
 };
 
 enum ReceiveFlag : std::uint8_t {

@@ -74,7 +74,7 @@ Result<> ReceiveSource::listen() {
 
 Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
   restarted_ = true;
-  decoder_.forget_last_fragment();
+  decoder_.begin_run();
   acknowledger_.start(first_event);
   ended_ = false;
   return listen();
@@ -337,7 +337,8 @@ void ReceiveSource::check_connections() {
 ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
   const Time due = options_.port->due();
   if (due <= now) return {.state = ReadState::more};
-  return {.state = ReadState::waiting, .wake = std::min(wake, due)};
+  return {.state = decoder_.paused() ? ReadState::paused : ReadState::waiting,
+          .wake = std::min(wake, due)};
 }
 
 // A connection is read up to its end before the next one is: nothing that a sender has

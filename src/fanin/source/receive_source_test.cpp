@@ -161,6 +161,24 @@ TEST(ReceiveSource, after_the_end_of_the_data_it_listens_only_when_it_is_started
   bench.read_until([&] { return bench.fixture.queue.written() == 2; });
 }
 
+TEST(ReceiveSource, a_sender_that_pauses_is_not_waited_for_until_it_sends_again) {
+  Bench bench;
+  SenderBytes sender(5);
+  {
+    Peer first(*bench.source);
+    first.send(sender.preface().fragment(0, {}).fragment(1, {}).pause().bytes());
+    bench.read_until([&] { return bench.last.state == ReadState::paused; });
+    EXPECT_EQ(bench.fixture.queue.written(), 2U);
+  }
+  bench.read_until([&] { return bench.log.back().ends_with("closed by the sender"); });
+  EXPECT_EQ(bench.last.state, ReadState::paused);
+  sender.bytes().clear();
+  Peer second(*bench.source);
+  second.send(sender.preface().fragment(2, {}).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  EXPECT_EQ(bench.last.state, ReadState::waiting);
+}
+
 TEST(ReceiveSource, connections_that_were_closed_before_any_was_read_are_all_read) {
   Bench bench;
   for (EventNumber spill = 0; spill < 20; ++spill) {

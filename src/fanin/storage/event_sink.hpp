@@ -98,6 +98,9 @@ public:
   /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
   /// after a commit.
   [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
+  /// Called before finish() at the end of the run, when all its batches are committed; not where
+  /// the builder unit goes on with another sink.
+  virtual void run_ended() {}
   /// No batch will follow: writes everything and closes. Then finished() is true.
   virtual void finish() = 0;
   [[nodiscard]] virtual bool finished() const = 0;

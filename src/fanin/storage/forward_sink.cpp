@@ -55,9 +55,17 @@ SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
   return SubmitOutcome::accepted;
 }
 
+void ForwardSink::run_ended() {
+  for (const auto& link : links_) {
+    if (link) link->leave();
+  }
+  timer_.start(loop_, loop_.now());
+}
+
 bool ForwardSink::finished() const {
-  return finishing_ && std::ranges::all_of(
-                           links_, [](const auto& link) { return !link || link->waiting() == 0; });
+  return finishing_ && std::ranges::all_of(links_, [](const auto& link) {
+           return !link || (link->waiting() == 0 && !link->leaving());
+         });
 }
 
 std::string ForwardSink::waits_for() const {

@@ -42,6 +42,7 @@ public:
                                                                  ForwardSinkOptions options);
 
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
+  void run_ended() override;
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override;
   void abandon() override { links_.clear(); }

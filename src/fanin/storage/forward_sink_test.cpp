@@ -141,7 +141,7 @@ struct Slice {
                    .value()) {
     EXPECT_TRUE(source->start(0, Time{}));
   }
-  void read() { (void)source->read(fixture.queue, Time{}); }
+  void read() { last = source->read(fixture.queue, Time{}).state; }
   // Nothing below `end` will come. A step may wait for the other sources to confirm it.
   [[nodiscard]] bool knows(EventNumber end) const {
     const source::FragmentQueue& queue = fixture.queue;
@@ -149,6 +149,7 @@ struct Slice {
   }
   source::testing::QueueFixture fixture;
   std::unique_ptr<source::ReceiveSource> source;
+  source::ReadState last{};
 };
 
 class Forward : public ::testing::Test {
@@ -253,6 +254,54 @@ TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
   EXPECT_EQ(undelivered_, 0U);
   EXPECT_TRUE(maker_.all_home());
   EXPECT_GT(sink_->bytes_written(), 0U);
+}
+
+TEST_F(Forward, at_the_end_of_the_run_a_slice_is_told_to_wait_for_nothing) {
+  left_.emplace();
+  make({left_->source->listening_url(), "tcp://127.0.0.1:1"});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until_left_has_read(4);
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  sink_->run_ended();
+  sink_->finish();
+  EXPECT_FALSE(sink_->finished());
+  left_->source->announced(5); // not heard any more, and no reason to reset the connection
+  until([&] { return sink_->finished(); });
+  EXPECT_EQ(left_->last, source::ReadState::paused);
+  EXPECT_EQ(log_, "");
+}
+
+TEST_F(Forward, a_sink_that_another_one_follows_says_no_end) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until_left_has_read(4);
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  sink_->finish();
+  EXPECT_TRUE(sink_->finished());
+  loop_.remove(*sink_);
+  sink_.reset();
+  left_->read();
+  EXPECT_EQ(left_->last, source::ReadState::waiting);
+}
+
+TEST_F(Forward, a_slice_that_does_not_read_keeps_nobody_at_the_end_of_the_run) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until_left_has_read(4);
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  slices_read_ = false;
+  sink_->run_ended();
+  sink_->finish();
+  turn(4s);
+  turn(1s);
+  EXPECT_FALSE(sink_->finished());
+  turn(1s);
+  EXPECT_TRUE(sink_->finished());
 }
 
 TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {

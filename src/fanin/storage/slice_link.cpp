@@ -54,6 +54,7 @@ bool SliceLink::poll(std::vector<Done>& done) {
   const bool more = state_ == State::open && send(now);
   watch(now);
   take_done(now, done);
+  if (leave_when_done_ && batches_.empty()) say_that_it_leaves(now);
   set_due(now);
   return more;
 }
@@ -64,6 +65,8 @@ void SliceLink::set_due(Time now) {
   case State::connecting: due_ = deadline_; break;
   case State::greeting: due_ = std::min(deadline_, check_at_); break;
   case State::open: due_ = check_at_; break;
+  case State::leaving: due_ = deadline_; break;
+  case State::left: due_ = never; break;
   }
   if (!connected() && !batches_.empty()) {
     due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
@@ -136,11 +139,27 @@ void SliceLink::greet(Time now) {
   deadline_ = now + std::max(patience, options_.give_up);
 }
 
+// If acknowledgements that nobody has read were here when the socket is closed, its kernel would
+// throw away what it has not sent. So the slice closes first.
+void SliceLink::say_that_it_leaves(Time now) {
+  if (state_ == State::leaving || state_ == State::left) return;
+  const bool open = state_ == State::open;
+  state_ = State::leaving;
+  deadline_ = now + patience;
+  const source::ReceiveHeader pause{.kind = source::ReceiveKind::pause, .source = options_.source};
+  const auto said = [&] {
+    return ::send(socket_.get(), &pause, sizeof pause, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof pause;
+  };
+  if (!open || !said()) return close(now);
+  ::shutdown(socket_.get(), SHUT_WR);
+}
+
 // The kernel itself would go on for a quarter of an hour. A slice that has a connection is not
 // away: it answers when there is room for what was sent before. But it may be no slice at all, so
 // the connection is not kept for ever, and another address may be right.
 void SliceLink::watch(Time now) {
   if (state_ == State::connecting && now >= deadline_) return lose("no answer", now);
+  if (state_ == State::leaving && now >= deadline_) return close(now);
   if (connected() && now >= check_at_) {
     check_at_ = now + check_period;
     if (options_.is_unanswered(socket_.get())) {
@@ -160,6 +179,7 @@ void SliceLink::watch(Time now) {
 }
 
 void SliceLink::lose(std::string_view why, Time now) {
+  if (state_ == State::leaving) return close(now);
   if (state_ == State::open) loss_logged_ = false;
   if (!std::exchange(loss_logged_, true)) {
     options_.log(LogLevel::warning,
@@ -170,6 +190,11 @@ void SliceLink::lose(std::string_view why, Time now) {
 }
 
 void SliceLink::close(Time now) {
+  if (state_ == State::leaving) {
+    socket_ = Descriptor{};
+    state_ = State::left;
+    return;
+  }
   if (state_ == State::open) {
     lost_at_ = now;
     pause_ = pause_least;

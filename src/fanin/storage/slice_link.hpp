@@ -57,6 +57,11 @@ public:
   /// The numbers of a batch are above those of the ones before. They are held until they are done.
   void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
+  /// Nothing follows: when all batches are done, tells a slice that is connected to wait for
+  /// nothing from here.
+  void leave() { leave_when_done_ = true; }
+  /// leave() was called, and the slice may not have heard of it yet.
+  [[nodiscard]] bool leaving() const { return leave_when_done_ && state_ != State::left; }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
   bool poll(std::vector<Done>& done);
   /// Since when the slice has neither answered nor announced anything of what waits.
@@ -71,16 +76,19 @@ private:
     closed,
     connecting,
     greeting, // connected; the slice answers when it has read what was sent before
-    open
+    open,
+    leaving, // the slice was told; it closes the connection when it has read that
+    left // for good
   };
 
   void ask();
+  void say_that_it_leaves(Time now);
   void begin(Time now);
   void connect(Time now);
   void next_address();
   void greet(Time now);
   [[nodiscard]] bool connected() const {
-    return state_ == State::greeting || state_ == State::open;
+    return state_ == State::greeting || state_ == State::open || state_ == State::leaving;
   }
   void watch(Time now);
   void lose(std::string_view why, Time now);
@@ -108,7 +116,7 @@ private:
   std::size_t address_ = 0; // in use, or the next one
   std::size_t failed_addresses_ = 0; // addresses in turn, since one answered or they were found
   Time retry_at_{}; // never: the first answer of the name service is waited for
-  Time deadline_ = never; // of connecting and of the answer
+  Time deadline_ = never; // of connecting, of the answer, and of leaving
   Time connected_at_{};
   Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
@@ -118,6 +126,7 @@ private:
   bool loss_logged_ = false;
   bool silence_logged_ = false;
   bool give_up_logged_ = false;
+  bool leave_when_done_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added

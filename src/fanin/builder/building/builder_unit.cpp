@@ -161,6 +161,7 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
 bool BuilderUnit::on_finish() {
   if (state_ != State::building) return false;
   state_ = State::finishing;
+  storage_.sink().run_ended();
   storage_.sink().finish();
   return true;
 }

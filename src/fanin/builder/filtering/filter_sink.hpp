@@ -20,6 +20,7 @@ public:
   ~FilterSink() override;
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
+  void run_ended() override { inner_->run_ended(); }
   void finish() override;
   void abandon() override;
   [[nodiscard]] bool finished() const override { return idle() && inner_->finished(); }

@@ -307,7 +307,9 @@ void SourceGroup::pass_over_stalled(Duration now) {
 
 void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
   source::FragmentQueue& queue = member.reader.queue();
-  if (!member.reader.done()) {
+  if (member.reader.paused() && !queue.held()) {
+    member.watch.pass_paused(queue, known_end_);
+  } else if (!member.reader.done()) {
     if (!member.watch.watch_silence(queue, known_end_, member.reader.busy(), now)) return;
     member.watch.watch_slow(queue, known_end_, held_back_by(member, run), now);
   } else {

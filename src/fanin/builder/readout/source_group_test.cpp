@@ -221,6 +221,46 @@ TEST_F(Group, silent_source_is_given_up_after_the_deadline) {
   EXPECT_FALSE(group_.all_silent());
 }
 
+TEST_F(Group, source_that_pauses_is_waited_for_by_nobody_until_it_gives_something) {
+  scripts_[1].result = {ReadState::paused, never};
+  give({0, 1}, {0});
+  EXPECT_EQ(next(1), 2U);
+  EXPECT_EQ(group_.to_announce(view_)->end, 2U);
+  give({2}, {});
+  EXPECT_EQ(next(1), 3U);
+  EXPECT_THAT(logged_, ElementsAre("source s2 pauses: events from 1 on are built without it until "
+                                   "it sends again"));
+  scripts_[1].result = {ReadState::waiting, never};
+  give({3}, {3});
+  give({4}, {});
+  EXPECT_EQ(next(1), 4U);
+  EXPECT_EQ(group_.to_announce(view_)->end, 4U);
+}
+
+TEST_F(Group, number_that_a_source_holds_is_not_passed_over_while_it_pauses) {
+  give({0, 1}, {0, 1});
+  scripts_[1].result = {ReadState::paused, never};
+  give({2}, {500});
+  ASSERT_TRUE(group_.held());
+  EXPECT_EQ(next(1), 2U);
+  give({500, 501}, {});
+  EXPECT_EQ(next(1), 2U);
+  scripts_[1].result = {ReadState::waiting, never};
+  give({}, {501});
+  EXPECT_EQ(next(1), 502U);
+  EXPECT_EQ(group_.queues()[1]->dropped(wire::DropReason::late), 0U);
+  EXPECT_FALSE(group_.queues()[1]->entry(500).absent());
+}
+
+TEST_F(Group, sources_that_pause_say_so_where_another_readout_unit_is_ahead) {
+  for (auto& script : scripts_) script.result = {ReadState::paused, never};
+  give({0}, {0});
+  view_.known_end = 10;
+  turn();
+  EXPECT_TRUE(group_.all_silent());
+  EXPECT_EQ(group_.to_announce(view_)->end, 10U);
+}
+
 TEST_F(Group, sources_are_silent_where_another_readout_unit_is_ahead) {
   give({0}, {0});
   view_.known_end = 10;

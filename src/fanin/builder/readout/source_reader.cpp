@@ -46,14 +46,14 @@ void SourceReader::read(Time now) {
   const std::uint64_t bytes_before = bytes_max_;
   bytes_max_ = std::max(bytes_max_, queue_.bytes_written());
   const std::uint64_t bytes = bytes_max_ - bytes_before;
-  if (last_.state == source::ReadState::waiting) pause_.begin(bytes, now);
+  if (waits()) pause_.begin(bytes, now);
   gives_more_ = has_more() && (bytes > 0 || queue_.next_event() != answered);
   unclear_ = queue_.unclear();
   pages_left_ = pool_.available();
 }
 
 Time SourceReader::next_read(Time now) const {
-  if (last_.state != source::ReadState::waiting) return never;
+  if (!waits()) return never;
   const Time pause_end = pause_.until();
   if (has_descriptor() && pause_end > now) return pause_end;
   return std::max(last_.wake, pause_end);

@@ -58,6 +58,8 @@ public:
   [[nodiscard]] bool has_more() const { return last_.state == source::ReadState::more; }
   // It was read further than builder units take.
   [[nodiscard]] bool far_ahead() const { return far_ahead_; }
+  // It has said that nothing comes for now.
+  [[nodiscard]] bool paused() const { return last_.state == source::ReadState::paused; }
   // It has more than it may give: fanin holds it back.
   [[nodiscard]] bool held_back() const { return far_ahead_ || queue_.throttled(); }
   // It could have given more, so that it is not silent: held back, or the last read left something,
@@ -69,6 +71,8 @@ public:
   void count(wire::NodeCounters& node, wire::SourceCounters& own) const;
 
 private:
+  [[nodiscard]] bool waits() const { return last_.state == source::ReadState::waiting || paused(); }
+
   std::unique_ptr<source::Source> source_;
   memory::PagePool& pool_;
   source::FragmentQueue queue_;

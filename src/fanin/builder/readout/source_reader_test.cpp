@@ -51,6 +51,17 @@ TEST_F(Reader, source_is_due_at_the_start_and_then_when_it_says_so) {
   EXPECT_EQ(reader_.next_read(reader_begin), reader_begin + 20ms);
 }
 
+TEST_F(Reader, source_that_pauses_is_read_like_one_that_waits) {
+  read({ReadState::paused, reader_begin + 20ms}, 1);
+  EXPECT_TRUE(reader_.paused());
+  EXPECT_FALSE(reader_.busy());
+  EXPECT_FALSE(reader_.done());
+  EXPECT_FALSE(reader_.due(reader_begin + 19ms, false));
+  EXPECT_EQ(reader_.next_read(reader_begin), reader_begin + 20ms);
+  read({ReadState::waiting, never}, 1, reader_begin + 20ms);
+  EXPECT_FALSE(reader_.paused());
+}
+
 TEST_F(Reader, source_that_has_more_is_due_at_once) {
   read({ReadState::more}, 1);
   EXPECT_TRUE(reader_.has_more());

@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace fanin::builder {
+namespace {
+
+bool is_behind(const source::FragmentQueue& queue, EventNumber known_end) {
+  return known_end > 0 && (!queue.numbered() || queue.next_event() < known_end);
+}
+
+} // namespace
 
 // A source that was given up and goes on below is waited for, if it lies less than a window back:
 // else one whose numbers trail those of others by more than the deadline would never come back. Who
@@ -50,8 +57,7 @@ void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue)
 // within the deadline.
 bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy,
                                 Duration now) {
-  const bool behind = known_end > 0 && (!queue.numbered() || queue.next_event() < known_end);
-  if (!behind || busy) {
+  if (!is_behind(queue, known_end) || busy) {
     state_.behind.reset();
     state_.slow_since.reset();
     return false;
@@ -68,12 +74,27 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
     log_(LogLevel::warning,
          fmt::format("source {} is silent: given up until event {}", name_, until));
   }
+  give_up_silent(queue, until, wire::AbsentReason::silent);
+  return false;
+}
+
+void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end) {
+  if (!is_behind(queue, known_end)) return;
+  if (state_.standing == Standing::present) {
+    log_(LogLevel::info, fmt::format("source {} pauses: events from {} on are built without it "
+                                     "until it sends again",
+                                     name_, queue.numbered() ? queue.next_event() : 0));
+  }
+  give_up_silent(queue, known_end, wire::AbsentReason::none);
+}
+
+void SourceWatch::give_up_silent(source::FragmentQueue& queue, EventNumber until,
+                                 wire::AbsentReason why) {
   const bool was_slow =
       state_.standing == Standing::slow || state_.standing == Standing::slow_and_silent;
   give_up(was_slow ? Standing::slow_and_silent : Standing::silent, queue);
-  (void)queue.give_up_until(until);
+  (void)queue.give_up_until(until, why);
   state_.behind.reset();
-  return false;
 }
 
 void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber known_end,

@@ -30,6 +30,8 @@ public:
   // Events below `known_end` exist. Gives up a source that is silent. True: it is behind, and was
   // not given up now.
   bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);
+  // The same for one that has said that nothing comes for now: nobody waits for it.
+  void pass_paused(source::FragmentQueue& queue, EventNumber known_end);
   // `holds_back`: whom it alone holds back, as the log says; empty: nobody. Gives it up where
   // System::event_give_up_slow says so. Requires that it is behind.
   void watch_slow(source::FragmentQueue& queue, EventNumber known_end, std::string_view holds_back,
@@ -73,6 +75,7 @@ private:
   };
 
   void give_up(Standing standing, const source::FragmentQueue& queue);
+  void give_up_silent(source::FragmentQueue& queue, EventNumber until, wire::AbsentReason why);
   [[nodiscard]] bool may_return() const {
     return state_.standing == Standing::silent || state_.standing == Standing::trailing;
   }

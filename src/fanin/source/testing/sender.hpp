@@ -46,6 +46,11 @@ public:
     header.kind = ReceiveKind::end;
     return append(&header, sizeof header);
   }
+  SenderBytes& pause() {
+    ReceiveHeader header = plain(0);
+    header.kind = ReceiveKind::pause;
+    return append(&header, sizeof header);
+  }
   SenderBytes& header(const ReceiveHeader& header) { return append(&header, sizeof header); }
   [[nodiscard]] ReceiveHeader plain(EventNumber event) const {
     ReceiveHeader header;
