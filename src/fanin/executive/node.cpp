@@ -10,21 +10,24 @@
 
 namespace fanin::executive {
 
+namespace {
+
+template <class Made>
+Result<std::unique_ptr<Node>> make_node(NodeContext context) {
+  auto node = std::make_unique<Made>(std::move(context));
+  if (auto made = node->make(); !made) return std::unexpected(made.error());
+  return node;
+}
+
+} // namespace
+
 Result<std::unique_ptr<Node>> Node::make(NodeContext context) {
   switch (context.configuration->nodes[context.index].role) {
   case config::Role::event_manager: return std::make_unique<EventManagerNode>(std::move(context));
-  case config::Role::readout: return std::make_unique<ReadoutNode>(std::move(context));
+  case config::Role::readout: return make_node<ReadoutNode>(std::move(context));
   case config::Role::builder: return std::make_unique<BuilderNode>(std::move(context));
-  case config::Role::application: {
-    auto node = std::make_unique<ApplicationNode>(std::move(context));
-    if (auto made = node->make(); !made) return std::unexpected(made.error());
-    return node;
-  }
-  case config::Role::filter: {
-    auto node = std::make_unique<FilterNode>(std::move(context));
-    if (auto made = node->make(); !made) return std::unexpected(made.error());
-    return node;
-  }
+  case config::Role::application: return make_node<ApplicationNode>(std::move(context));
+  case config::Role::filter: return make_node<FilterNode>(std::move(context));
   }
   return fail(ErrorKind::internal, "a node without a role");
 }

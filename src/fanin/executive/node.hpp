@@ -49,7 +49,7 @@ class Node {
 public:
   virtual ~Node() = default;
   // Of the role that the configuration says. Nothing listens or connects yet. Errors: those of
-  // applications.
+  // applications, filters and sources.
   [[nodiscard]] static Result<std::unique_ptr<Node>> make(NodeContext context);
 
   [[nodiscard]] virtual Result<> start() = 0;

@@ -22,7 +22,9 @@
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/net/address.hpp"
+#include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/testing/recorded.hpp"
+#include "fanin/source/testing/sender.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -259,6 +261,56 @@ source = [{ id = 1, type = "receive", listen = "tcp://127.0.0.1:0", wait_for_sen
   EXPECT_GE(::recv(sender.get(), &byte, 1, MSG_DONTWAIT), 0) << "it would wait";
   EXPECT_FALSE(connect(url));
   EXPECT_THAT(log, Contains(HasSubstr("no longer listens at " + url)));
+}
+
+TEST(Process, a_sender_that_comes_before_all_readout_units_have_started_waits_for_its_own) {
+  net::Address address = net::addresses_of_number("127.0.0.1")->front();
+  { // a free port
+    const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(socket.get(), address.get(), address.length), 0);
+    address = net::local_address(socket.get());
+  }
+  const std::string two = fmt::format(R"(
+[run]
+output = "discard"
+[network]
+url = "inproc://"
+[buffers]
+huge_pages = "off"
+[source]
+type = "receive"
+listen = "tcp://127.0.0.1:{}"
+wait_for_sender = true
+[[readout]]
+source = [{{ id = 1 }}]
+[[readout]]
+source = [{{ id = 2 }}]
+[[builder]]
+)",
+                                      address.port());
+  const auto configuration = config::parse(two, "test.toml");
+  ASSERT_TRUE(configuration) << configuration.error().text;
+  const auto plugins = Plugins::load(*configuration);
+  ASSERT_TRUE(plugins);
+  Descriptor sender; // to the second readout unit, as soon as somebody listens
+  source::ReceiveAnswer answer{.status = source::ReceiveStatus::ended};
+  Process* running = nullptr;
+  const auto on_report = [&](const json::Value& report) {
+    if (report.at("report").text() != "log") return;
+    if (!sender && report.at("text").text().contains("waits for fragments")) {
+      sender = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(::connect(sender.get(), address.get(), address.length), 0);
+      const auto preface = source::testing::SenderBytes(2).preface_2(7).bytes();
+      ASSERT_EQ(::send(sender.get(), preface.data(), preface.size(), 0), ssize_t{24});
+    } else if (sender && ::recv(sender.get(), &answer, sizeof answer, MSG_DONTWAIT) > 0) {
+      running->stop_now("as it was told");
+    }
+  };
+  auto process = Process::make(*configuration, *plugins, {.nodes = {0, 1, 2}, .report = on_report});
+  ASSERT_TRUE(process) << process.error().text;
+  running = process->get();
+  (void)(*process)->run();
+  EXPECT_EQ(answer.status, source::ReceiveStatus::send);
 }
 
 TEST(Process, nodes_that_were_stopped_before_they_reached_the_event_manager_end_in_order) {

@@ -17,6 +17,18 @@ ReadoutNode::ReadoutNode(NodeContext context)
     : Node(std::move(context)),
       readout_(context_.index - context_.configuration->readout_node(0)) {}
 
+Result<> ReadoutNode::make() {
+  const auto [first, last] = context_.configuration->sources_of(readout_);
+  for (std::size_t i = first; i < last; ++i) {
+    auto input =
+        make_input(context_.configuration->sources[i], *context_.pools->sources[i - first]);
+    if (!input) return std::unexpected(input.error());
+    sources_.emplace_back(context_.configuration->sources[i].settings.name, input->source.get());
+    inputs_.push_back(std::move(*input));
+  }
+  return {};
+}
+
 Result<> ReadoutNode::start() {
   builder::ReadoutOptions options;
   options.node = static_cast<NodeId>(readout_);
@@ -27,14 +39,7 @@ Result<> ReadoutNode::start() {
     ended_ = true;
     outcome_ = in_order(result, run_ != 0 || unit_->run() != 0, unit_->too_late());
   };
-  const auto [first, last] = context_.configuration->sources_of(readout_);
-  for (std::size_t i = first; i < last; ++i) {
-    auto input =
-        make_input(context_.configuration->sources[i], *context_.pools->sources[i - first]);
-    if (!input) return std::unexpected(input.error());
-    sources_.emplace_back(context_.configuration->sources[i].settings.name, input->source.get());
-    options.inputs.push_back(std::move(*input));
-  }
+  options.inputs = std::move(inputs_);
   unit_.emplace(*context_.system, std::move(options), environment());
   unit_->start();
   json::Value report;
@@ -102,7 +107,8 @@ void ReadoutNode::withdraw() {
 }
 
 void ReadoutNode::release() {
-  sources_.clear(); // the unit has them
+  sources_.clear();
+  inputs_.clear();
   unit_.reset();
 }
 

@@ -16,7 +16,10 @@ class ReadoutNode final : public Node {
 public:
   explicit ReadoutNode(NodeContext context);
 
-  // Errors: those of sources.
+  // Makes the sources. To be called once, before any node of the process is started: those that
+  // share an address must know of each other before senders come. Errors: those of sources.
+  [[nodiscard]] Result<> make();
+
   [[nodiscard]] Result<> start() override;
   void stop() override;
   void stop_now(const std::string& why) override { leave(why); }
@@ -35,8 +38,9 @@ private:
   void release();
 
   std::size_t readout_;
+  std::vector<builder::ReadoutInput> inputs_; // until start()
   std::optional<builder::ReadoutUnit> unit_;
-  std::vector<std::pair<std::string, const source::Source*>> sources_; // of the unit, with names
+  std::vector<std::pair<std::string, const source::Source*>> sources_; // of both, with names
   std::uint64_t bytes_sent_ = 0; // known at the end
   RunNumber run_ = 0; // joined last; 0: none yet
   bool stopping_ = false;
