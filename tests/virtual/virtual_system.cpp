@@ -278,6 +278,7 @@ void VirtualSystem::start(PlaceOf<Node>& place, std::size_t index) {
   destroy(place);
   if (!place.host->alive()) place.host->restart();
   place.node = std::make_unique<Node>(context(place, index));
+  if constexpr (requires { place.node->make(); }) FANIN_ASSERT(place.node->make().has_value());
   FANIN_ASSERT(place.node->start().has_value());
   place.turns = std::make_unique<Turns>(place.host->loop(), *place.node);
 }
