@@ -86,7 +86,7 @@ class Sender:
         self._send(event, HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
 
     def pause(self):
-        """Nothing follows for now: no event waits for this source until it sends again."""
+        """Nothing follows for now: no event waits long for this source until it sends again."""
         while True:
             try:
                 return self.socket.sendall(HEADER.pack(MARK, PAUSE, 0, self.source, 0, 0, 0))

@@ -65,7 +65,7 @@ enum class ReceiveKind : std::uint8_t {
   skip_to = 1, ///< nothing below `event` will come
   end = 2, ///< the data have ended
   announced = 3, ///< only from the source to the sender: the ledger has all numbers below `event`
-  pause = 4 ///< nothing follows for now: no event waits for this source until it sends again
+  pause = 4 ///< nothing follows for now: no event waits long for this source until it sends again
 };
 
 enum ReceiveFlag : std::uint8_t {

@@ -21,8 +21,8 @@ enum class ReadState : std::uint8_t {
   waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
            ///< the queue has room again, or when more numbers are wanted; after a read of less than
            ///< 32 KiB the call comes up to an eighth of event.latency later
-  paused, ///< like `waiting`; and nothing comes for now, so no event waits for this source until it
-          ///< writes again
+  paused, ///< like `waiting`; and nothing comes for now, so events wait for this source only for
+          ///< event.latency to twice that, until it writes again
   finished, ///< the data have ended; all numbers have been answered
   failed ///< the source cannot continue; `error` says why; it is reported and treated as finished
 };

@@ -123,7 +123,9 @@ Time SourceGroup::next_turn(Time now) const {
   for (const Member& member : members_) {
     if (member.reader.done()) continue;
     next = std::min(next, member.reader.next_read(now));
-    deadlines = deadlines || member.watch.has_deadline();
+    if (!member.watch.has_deadline()) continue;
+    deadlines = true;
+    if (pauses(member)) next = std::min(next, now + system_.latency);
   }
   return deadlines ? std::min(next, now + system_.event_deadline / 4) : next;
 }
@@ -138,9 +140,15 @@ bool SourceGroup::any_far_ahead() const {
 
 // --- numbers -------------------------------------------------------------------------------------
 
+// It has said that nothing comes for now, and nothing that it gave before is to be decided.
+bool SourceGroup::pauses(const Member& member) {
+  return member.reader.paused() && !member.queue().held();
+}
+
 // The others wait for it, if they wait at all.
 bool SourceGroup::is_waited_for(const Member& member) const {
-  return !member.reader.done() && !member.watch.silent() && !overtaking_.passed_over(member.index);
+  return !member.reader.done() && !pauses(member) && !member.watch.silent() &&
+         !overtaking_.passed_over(member.index);
 }
 
 // Where the sources of the run are, as far as this readout unit knows.
@@ -291,7 +299,7 @@ void SourceGroup::pass_over_stalled(Duration now) {
     overtaking_ends_[member.index] = {
         .next = queue.numbered() ? queue.next_event() : 0,
         .moved_at = member.watch.moved_at(),
-        .follows = queue.numbered() && !member.reader.done() && waited_for,
+        .follows = queue.numbered() && !member.reader.done() && !pauses(member) && waited_for,
         .leads = queue.numbered() && queue.in_a_row() >= source::enough_in_a_row};
   }
   for (const auto& pair : overtaking_.update(overtaking_ends_, now)) {
@@ -307,8 +315,8 @@ void SourceGroup::pass_over_stalled(Duration now) {
 
 void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
   source::FragmentQueue& queue = member.reader.queue();
-  if (member.reader.paused() && !queue.held()) {
-    member.watch.pass_paused(queue, known_end_);
+  if (pauses(member)) {
+    member.watch.pass_paused(queue, known_end_, now);
   } else if (!member.reader.done()) {
     if (!member.watch.watch_silence(queue, known_end_, member.reader.busy(), now)) return;
     member.watch.watch_slow(queue, known_end_, held_back_by(member, run), now);

@@ -134,6 +134,7 @@ private:
     SourceWatch watch;
   };
 
+  [[nodiscard]] static bool pauses(const Member& member);
   [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
   [[nodiscard]] source::OtherSources others_of(const Member& member, const RunView& run);

@@ -252,6 +252,35 @@ TEST_F(Group, number_that_a_source_holds_is_not_passed_over_while_it_pauses) {
   EXPECT_FALSE(group_.queues()[1]->entry(500).absent());
 }
 
+TEST_F(Group, source_that_pauses_is_not_waited_for_where_others_go_on_a_window_further) {
+  give({0, 1}, {0, 1});
+  scripts_[1].result = {ReadState::paused, never};
+  give({}, {});
+  give({50'000, 50'001, 50'002}, {});
+  EXPECT_EQ(next(1), 50'003U);
+  EXPECT_EQ(group_.to_announce(view_)->end, 50'003U);
+}
+
+TEST_F(Group, sources_that_pause_lose_nothing_when_one_of_them_begins_again_before_the_other) {
+  system_.latency = 20ms;
+  give({0, 1}, {0, 1});
+  group_.set_may_fall(source::FragmentQueue::Fall::no);
+  for (auto& script : scripts_) script.result = {ReadState::paused, never};
+  pass(1s);
+  scripts_[0].result = {ReadState::waiting, never};
+  give({2, 3}, {});
+  EXPECT_EQ(group_.next_turn(now_), now_ + 20ms);
+  turn(19ms);
+  EXPECT_EQ(next(1), 2U);
+  scripts_[1].result = {ReadState::waiting, never};
+  give({}, {2, 3});
+  EXPECT_EQ(group_.queues()[1]->dropped(wire::DropReason::late), 0U);
+  scripts_[1].result = {ReadState::paused, never};
+  give({4}, {});
+  turn(20ms);
+  EXPECT_EQ(next(1), 5U);
+}
+
 TEST_F(Group, sources_that_pause_say_so_where_another_readout_unit_is_ahead) {
   for (auto& script : scripts_) script.result = {ReadState::paused, never};
   give({0}, {0});

@@ -62,13 +62,7 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
     state_.slow_since.reset();
     return false;
   }
-  if (!state_.behind || (queue.numbered() && queue.next_event() >= state_.behind->until)) {
-    state_.behind = {now, known_end};
-    return true;
-  }
-  const Duration since =
-      std::max(state_.behind->since, state_.accepted_at.value_or(Duration::min()));
-  if (now - since < system_.event_deadline) return true;
+  if (!is_behind_for(system_.event_deadline, queue, known_end, now)) return true;
   const EventNumber until = state_.behind->until;
   if (state_.standing == Standing::present) {
     log_(LogLevel::warning,
@@ -78,14 +72,26 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
   return false;
 }
 
-void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end) {
-  if (!is_behind(queue, known_end)) return;
+// Requires that it is behind. True: since then nothing of it was taken for so long.
+bool SourceWatch::is_behind_for(Duration patience, const source::FragmentQueue& queue,
+                                EventNumber known_end, Duration now) {
+  if (!state_.behind || (queue.numbered() && queue.next_event() >= state_.behind->until)) {
+    state_.behind = {now, known_end};
+  }
+  const Duration since =
+      std::max(state_.behind->since, state_.accepted_at.value_or(Duration::min()));
+  return now - since >= patience;
+}
+
+void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now) {
+  if (!is_behind(queue, known_end)) return state_.behind.reset();
+  if (!is_behind_for(system_.latency, queue, known_end, now)) return;
   if (state_.standing == Standing::present) {
     log_(LogLevel::info, fmt::format("source {} pauses: events from {} on are built without it "
                                      "until it sends again",
                                      name_, queue.numbered() ? queue.next_event() : 0));
   }
-  give_up_silent(queue, known_end, wire::AbsentReason::none);
+  give_up_silent(queue, state_.behind->until, wire::AbsentReason::none);
 }
 
 void SourceWatch::give_up_silent(source::FragmentQueue& queue, EventNumber until,

@@ -30,8 +30,9 @@ public:
   // Events below `known_end` exist. Gives up a source that is silent. True: it is behind, and was
   // not given up now.
   bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);
-  // The same for one that has said that nothing comes for now: nobody waits for it.
-  void pass_paused(source::FragmentQueue& queue, EventNumber known_end);
+  // The same for one that has said that nothing comes for now: it is waited for System::latency, in
+  // case it begins again at the same time as others.
+  void pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now);
   // `holds_back`: whom it alone holds back, as the log says; empty: nobody. Gives it up where
   // System::event_give_up_slow says so. Requires that it is behind.
   void watch_slow(source::FragmentQueue& queue, EventNumber known_end, std::string_view holds_back,
@@ -74,6 +75,8 @@ private:
     bool trailing_reported = false; // since a fragment was taken
   };
 
+  [[nodiscard]] bool is_behind_for(Duration patience, const source::FragmentQueue& queue,
+                                   EventNumber known_end, Duration now);
   void give_up(Standing standing, const source::FragmentQueue& queue);
   void give_up_silent(source::FragmentQueue& queue, EventNumber until, wire::AbsentReason why);
   [[nodiscard]] bool may_return() const {
