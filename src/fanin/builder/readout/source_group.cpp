@@ -147,8 +147,7 @@ bool SourceGroup::pauses(const Member& member) {
 
 // The others wait for it, if they wait at all.
 bool SourceGroup::is_waited_for(const Member& member) const {
-  return !member.reader.done() && !pauses(member) && !member.watch.silent() &&
-         !overtaking_.passed_over(member.index);
+  return !member.reader.done() && !member.watch.silent() && !overtaking_.passed_over(member.index);
 }
 
 // Where the sources of the run are, as far as this readout unit knows.
@@ -299,7 +298,7 @@ void SourceGroup::pass_over_stalled(Duration now) {
     overtaking_ends_[member.index] = {
         .next = queue.numbered() ? queue.next_event() : 0,
         .moved_at = member.watch.moved_at(),
-        .follows = queue.numbered() && !member.reader.done() && !pauses(member) && waited_for,
+        .follows = queue.numbered() && !member.reader.done() && waited_for,
         .leads = queue.numbered() && queue.in_a_row() >= source::enough_in_a_row};
   }
   for (const auto& pair : overtaking_.update(overtaking_ends_, now)) {
