@@ -33,12 +33,13 @@ struct Shown final : EventOutput {
 // Takes what it is told to.
 class Inner final : public storage::EventSink {
 public:
-  explicit Inner(bool& takes) : takes_(takes) {}
+  Inner(bool& takes, bool& run_ended) : takes_(takes), run_ended_(run_ended) {}
   SubmitOutcome submit(BuiltBatch& batch) override {
     if (!takes_) return SubmitOutcome::busy;
     batch = {};
     return SubmitOutcome::accepted;
   }
+  void run_ended() override { run_ended_ = true; }
   void finish() override {}
   [[nodiscard]] bool finished() const override { return true; }
   [[nodiscard]] std::uint64_t bytes_written() const override { return 0; }
@@ -46,12 +47,13 @@ public:
 
 private:
   bool& takes_;
+  bool& run_ended_;
 };
 
 struct Monitoring : ::testing::Test {
   void start(const Sampling& sampling) {
     sink = std::make_unique<MonitoringSink>(
-        std::make_unique<Inner>(takes), shown, loop, sampling,
+        std::make_unique<Inner>(takes, run_ended), shown, loop, sampling,
         storage::EventSources{.sources = {{.id = 7, .name = "seven", .readout_unit = {}}},
                               .merged = {},
                               .slice = {}});
@@ -79,6 +81,7 @@ struct Monitoring : ::testing::Test {
   net::Loop loop{clock};
   Shown shown;
   bool takes = true;
+  bool run_ended = false;
   std::unique_ptr<MonitoringSink> sink;
 };
 
@@ -111,6 +114,13 @@ TEST_F(Monitoring, shows_a_batch_once_however_often_it_is_offered) {
   EXPECT_EQ(submit({0, 2}), SubmitOutcome::accepted);
   EXPECT_EQ(submit({2, 3}), SubmitOutcome::accepted);
   EXPECT_THAT(shown.numbers, ElementsAre(0, 1, 2));
+}
+
+TEST_F(Monitoring, the_sink_behind_hears_of_the_end_of_the_run) {
+  start({.every = 1});
+  EXPECT_FALSE(run_ended);
+  sink->run_ended();
+  EXPECT_TRUE(run_ended);
 }
 
 TEST_F(Monitoring, shows_no_more_than_its_rate_and_not_always_the_same_place) {

@@ -12,6 +12,7 @@
 #include "fanin/builder/filtering/filter_unit.hpp"
 #include "fanin/builder/testing/fake_node.hpp"
 #include "fanin/builder/testing/make_system.hpp"
+#include "fanin/builder/testing/scripted_sink.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/storage/memory_sink.hpp"
 #include "fanin/wire/checksum.hpp"
@@ -366,6 +367,17 @@ TEST_F(FilterFlow, decisions_for_a_sink_that_is_gone_are_forgotten) {
   run(200ms);
   ASSERT_EQ(committed_.size(), 1U);
   EXPECT_EQ(committed_[0].ticket, 100U);
+}
+
+TEST_F(FilterFlow, the_sink_behind_hears_of_the_end_of_the_run) {
+  node_.loop().remove(*sink_);
+  testing::Disk disk;
+  sink_ = std::make_unique<FilterSink>(std::make_unique<testing::ScriptedSink>(disk), 7, *server_);
+  node_.loop().add(*sink_);
+  sink_->run_ended();
+  EXPECT_TRUE(disk.run_ended);
+  node_.loop().remove(*sink_);
+  sink_.reset();
 }
 
 TEST_F(FilterFlow, a_sink_that_finishes_still_has_everything_decided) {

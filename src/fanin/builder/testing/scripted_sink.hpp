@@ -16,6 +16,7 @@ namespace fanin::builder::testing {
 struct Disk {
   std::vector<std::uint64_t> taken; // tickets
   std::size_t room = 0; // batches that it takes
+  bool run_ended = false;
   bool finishing = false;
   bool finished = false;
   int polls = 0;
@@ -38,6 +39,7 @@ public:
     disk_.taken.push_back(batch.ticket);
     return storage::SubmitOutcome::accepted;
   }
+  void run_ended() override { disk_.run_ended = true; }
   void finish() override { disk_.finishing = true; }
   bool finished() const override { return disk_.finished; }
   std::vector<std::string> files() const override { return disk_.files; }
