@@ -329,7 +329,7 @@ TEST_F(BuilderChecks, the_reason_for_cutting_off_a_hello_is_the_right_one) {
     EXPECT_THAT(system_->log(), Contains(HasSubstr(why)));
     system_->run_for(1s); // a few lines in a second
   };
-  expect("speaks version 9", [](wire::Hello& hello) { hello.version = 9; });
+  expect("speaks version 99", [](wire::Hello& hello) { hello.version = 99; });
   expect("names readout unit 2, which does not exist", [](wire::Hello& hello) { hello.node = 2; });
   expect("one for an event manager",
          [](wire::Hello& hello) { hello.role = wire::Role::builder_unit; });

@@ -596,7 +596,10 @@ TEST_F(HostileGrants, anything_else_over_a_data_connection_is_cut_off) {
 // Plays builder unit 1, which asks readout unit 0 for events.
 class HostileRequests : public Hostile {
 protected:
-  HostileRequests() { options_.system.protocol = Protocol::pull; }
+  HostileRequests() {
+    options_.system.protocol = Protocol::pull;
+    options_.system.latency = 10ms; // batches of many events
+  }
   void SetUp() override {
     start();
     system_->start_readout(1);
@@ -605,13 +608,24 @@ protected:
     fake_->say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\nsim://fakebu");
     system_->run_for(100ms);
     ASSERT_GT(system_->summary().events_built, 0U);
+    for (const auto& hello : listener_->all<wire::Hello>()) {
+      fake_->say(wire::Reached{.readout_unit = hello.node,
+                               .yes = 1,
+                               .incarnation = hello.incarnation,
+                               .connection = hello.connection});
+    }
+    system_->run_for(100ms);
+    ASSERT_TRUE(fake_->heard(wire::MessageType::assign));
   }
+  // Of the latest batch that the event manager has assigned to it.
+  [[nodiscard]] wire::Assign request() const { return fake_->all<wire::Assign>().back(); }
   std::optional<FakeNode> listener_;
 };
 
 TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none) {
-  listener_->say(wire::Assign{
-      .first = 1U << 20, .events = 64, .builder = 1, .builder_incarnation = 1, .epoch = 1});
+  wire::Assign far = request();
+  far.first = 1U << 20;
+  listener_->say(far);
   system_->run_for(1ms);
   EXPECT_TRUE(listener_->closed());
   fake_->close();
@@ -622,10 +636,9 @@ TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none)
 }
 
 // What is cut for it is cut for good.
-TEST_F(HostileRequests, a_request_in_the_name_of_another_or_of_no_possible_batch_is_cut_off) {
-  const wire::Assign good{.events = 64, .builder = 1, .builder_incarnation = 1, .epoch = 1};
+TEST_F(HostileRequests, a_request_that_the_event_manager_has_not_made_is_cut_off) {
   const auto ends = [&](auto change) {
-    wire::Assign assign = good;
+    wire::Assign assign = request();
     change(assign);
     listener_->say(assign);
     system_->run_for(10ms);
@@ -636,10 +649,14 @@ TEST_F(HostileRequests, a_request_in_the_name_of_another_or_of_no_possible_batch
     SetUp();
     return closed;
   };
-  EXPECT_FALSE(ends([](wire::Assign&) {})); // it was built long ago
+  EXPECT_FALSE(ends([](wire::Assign&) {}));
   EXPECT_TRUE(ends([](wire::Assign& assign) { assign.builder = 0; }));
   EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.builder_incarnation; }));
-  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.first; })); // beyond the end of a batch
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.first; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { --assign.events; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.attempt; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.epoch; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.seal; }));
 }
 
 TEST_F(HostileData, a_grant_without_shaping_is_cut_off) {

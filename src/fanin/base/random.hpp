@@ -9,15 +9,20 @@
 
 namespace fanin {
 
+/// A number that looks random, of each number another one.
+[[nodiscard]] constexpr std::uint64_t splitmix64(std::uint64_t z) {
+  z += 0x9e3779b97f4a7c15U;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
 class Random {
 public:
   explicit Random(std::uint64_t seed) {
     for (auto& word : state_) {
+      word = splitmix64(seed);
       seed += 0x9e3779b97f4a7c15U;
-      std::uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-      word = z ^ (z >> 31);
     }
   }
 

@@ -15,13 +15,14 @@
 #include <type_traits>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/base/random.hpp"
 #include "fanin/wire/reasons.hpp"
 
 namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 8;
+inline constexpr std::uint16_t protocol_version = 9;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -112,8 +113,9 @@ struct Welcome {
   EventNumber limit = 0; ///< readout unit: read up to here for now
   std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
   std::uint32_t reserved = 0;
+  std::uint64_t seal_key = 0; ///< readout unit: of Assign::seal; builder units do not get it
 };
-static_assert(sizeof(Welcome) == 32);
+static_assert(sizeof(Welcome) == 40);
 
 enum class RefusalKind : std::uint32_t {
   for_good = 0, ///< trying again would change nothing
@@ -245,9 +247,23 @@ struct Assign { // to a builder unit; followed by Gap[gaps], MissingRange[lost]
   std::uint64_t bytes = 0; ///< reserved for it
   std::uint32_t gaps = 0; ///< numbers that no source has, in the batch or right before it
   std::uint32_t lost = 0; ///< fragments of readout units that died before
+  std::uint64_t seal = 0; ///< seal_of() it: a builder unit asks with the event manager's words
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
-static_assert(sizeof(Assign) == 48);
+static_assert(sizeof(Assign) == 56);
+
+/// What shows a readout unit that the event manager has made this assignment: batch, attempt,
+/// builder unit and members. It finds errors of builder units. It is no cryptography.
+[[nodiscard]] constexpr std::uint64_t seal_of(const Assign& assign, std::uint64_t key) {
+  const std::uint64_t who = std::uint64_t{assign.events} << 32 |
+                            std::uint64_t{assign.attempt} << 16 | std::uint64_t{assign.builder};
+  std::uint64_t seal = splitmix64(key);
+  for (const std::uint64_t word :
+       {assign.first, who, std::uint64_t{assign.builder_incarnation}, assign.epoch}) {
+    seal = splitmix64(seal ^ word);
+  }
+  return splitmix64(seal + key);
+}
 
 struct Received {
   static constexpr MessageType type = MessageType::received;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <set>
 
 namespace fanin::wire {
 namespace {
@@ -22,6 +24,29 @@ TEST(MessageReader, reads_bodies_records_and_text_in_order) {
   EXPECT_EQ(gaps[1].end, 4U);
   EXPECT_EQ(reader.text(3), "abc");
   EXPECT_TRUE(reader.ok());
+}
+
+TEST(Assign, seal_depends_on_the_key_and_on_what_a_readout_unit_cuts) {
+  const Assign good{
+      .first = 64, .events = 32, .attempt = 1, .builder = 2, .builder_incarnation = 3, .epoch = 4};
+  const auto seal_with = [&](auto change) {
+    Assign assign = good;
+    change(assign);
+    return seal_of(assign, 7);
+  };
+  const std::set<std::uint64_t> seals{
+      seal_of(good, 7),
+      seal_of(good, 8),
+      seal_with([](Assign& assign) { ++assign.first; }),
+      seal_with([](Assign& assign) { ++assign.events; }),
+      seal_with([](Assign& assign) { ++assign.attempt; }),
+      seal_with([](Assign& assign) { ++assign.builder; }),
+      seal_with([](Assign& assign) { ++assign.builder_incarnation; }),
+      seal_with([](Assign& assign) { ++assign.epoch; }),
+  };
+  EXPECT_EQ(seals.size(), 8U);
+  EXPECT_EQ(seal_with([](Assign& assign) { assign.gaps = assign.lost = assign.more = 1; }),
+            seal_of(good, 7)); // of the builder unit alone
 }
 
 TEST(Batches, have_as_many_events_as_numbers_that_are_in_no_gap) {

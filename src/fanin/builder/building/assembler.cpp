@@ -279,6 +279,7 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
   assembly.state = AssemblyState::assigned;
   --early_;
   assembly.epoch = assign.epoch;
+  assembly.seal = assign.seal;
   return {.valid = true, .assembly = &assembly, .blocks_dropped = blocks_dropped};
 }
 

@@ -40,6 +40,7 @@ struct Assembly {
   AssemblyState state = AssemblyState::early;
   Attempt attempt = 0;
   std::uint64_t epoch = 0;
+  std::uint64_t seal = 0;          // of the assignment
   std::uint64_t bytes = 0;         // payload
   std::uint32_t open_sources = 0;  // not complete yet
   std::vector<Progress> progress;  // by index of source

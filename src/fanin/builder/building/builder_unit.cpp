@@ -392,7 +392,8 @@ wire::Assign BuilderUnit::request_for(const Assembly& assembly) const {
           .attempt = assembly.attempt,
           .builder = options_.node,
           .builder_incarnation = incarnation_,
-          .epoch = assembly.epoch};
+          .epoch = assembly.epoch,
+          .seal = assembly.seal};
 }
 
 void BuilderUnit::requests_opened(NodeId readout) {

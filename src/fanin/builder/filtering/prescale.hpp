@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/base/random.hpp"
 #include "fanin/storage/layout.hpp"
 
 namespace fanin::builder {
@@ -14,14 +15,8 @@ namespace fanin::builder {
 // events that it keeps, since what happens in a detector may have the rhythm of any counter.
 [[nodiscard]] constexpr bool prescale_keeps(RunNumber run, EventNumber event, std::size_t stream,
                                             std::uint32_t prescale) {
-  const auto mix = [](std::uint64_t z) { // splitmix64
-    z += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-  };
-  const std::uint64_t seed = mix((std::uint64_t{run} << 32) + stream);
-  return prescale <= 1 || mix(seed ^ event) % prescale == 0;
+  const std::uint64_t seed = splitmix64((std::uint64_t{run} << 32) + stream);
+  return prescale <= 1 || splitmix64(seed ^ event) % prescale == 0;
 }
 
 // Of the streams that want an event, those whose prescale keeps it.

@@ -167,9 +167,9 @@ void Dispatcher::assign(Batch& batch, const AssignmentRequest& request, NodeId n
                           .incarnation = parts_.builders.incarnation(node),
                           .epoch = epochs_.current(),
                           .reservation = capacity_.reserve(node, need)});
-  send_assignment(parts_.outbox, batch);
+  send_assignment(parts_.outbox, batch, parts_.seal_key);
   if (parts_.system.protocol == Protocol::push || lagging_[node]) {
-    parts_.outbox.send_to_readouts(assignment_of(batch));
+    parts_.outbox.send_to_readouts(assignment_of(batch, parts_.seal_key));
   }
 }
 
@@ -277,7 +277,7 @@ void Dispatcher::on_uncut(NodeId readout, const wire::Uncut& uncut) {
   for (const auto& [first, batch] : batches_) {
     if (batch.state != BatchState::assigned || batch.builder != held->builder) continue;
     if (!parts_.outbox.roomy(readout_key(readout))) return;
-    parts_.outbox.send(readout_key(readout), assignment_of(batch));
+    parts_.outbox.send(readout_key(readout), assignment_of(batch, parts_.seal_key));
   }
 }
 

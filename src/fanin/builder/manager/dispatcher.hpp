@@ -34,6 +34,7 @@ public:
     DataPaths& paths;
     Accounts& accounts;
     NodeOutbox& outbox;
+    std::uint64_t seal_key = 0; // of assignments, see wire::seal_of()
   };
   explicit Dispatcher(const Parts& parts);
 

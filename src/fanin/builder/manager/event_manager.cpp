@@ -5,6 +5,7 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/random.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/manager/node_messages.hpp"
 #include "fanin/builder/manager/waiting_text.hpp"
@@ -21,6 +22,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
+      seal_key_(splitmix64(environment_.session)),
       trigger_(system),
       readouts_(system.readout_units.size()),
       builders_(system.builder_units.size()),
@@ -37,7 +39,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
               2 * alive_period),
       dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
-                   paths_, accounts_, server_}),
+                   paths_, accounts_, server_, seal_key_}),
       reading_({system, readouts_, phase_, trigger_, events_, dispatcher_, server_,
                 *environment_.loop, environment_.log}),
       alive_tick_([this] { check_alive(); }),
@@ -174,7 +176,8 @@ void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rai
 }
 
 void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
-  wire::Welcome welcome{.run = system_.run, .incarnation = readouts_.join(node)};
+  wire::Welcome welcome{
+      .run = system_.run, .incarnation = readouts_.join(node), .seal_key = seal_key_};
   const auto joining_at = events_.joining_at();
   welcome.joining = joining_at ? 1 : 0;
   welcome.first_event = joining_at.value_or(0);

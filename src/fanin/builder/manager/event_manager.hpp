@@ -143,6 +143,7 @@ private:
 
   RunPhase phase_;
   bool stop_wanted_ = false;
+  std::uint64_t seal_key_; // of assignments; readout units get it
   Trigger trigger_;
 
   NodeList readouts_;

@@ -17,7 +17,7 @@ void send_builder_up(NodeOutbox& outbox, NodeId readout, NodeId builder, Incarna
               std::string_view{rails});
 }
 
-wire::Assign assignment_of(const Batch& batch) {
+wire::Assign assignment_of(const Batch& batch, std::uint64_t seal_key) {
   wire::Assign assign;
   assign.first = batch.range.first;
   assign.events = static_cast<std::uint32_t>(batch.range.count());
@@ -26,11 +26,12 @@ wire::Assign assignment_of(const Batch& batch) {
   assign.builder_incarnation = batch.builder_incarnation;
   assign.epoch = batch.epoch;
   assign.bytes = batch.bytes;
+  assign.seal = wire::seal_of(assign, seal_key);
   return assign;
 }
 
-void send_assignment(NodeOutbox& outbox, const Batch& batch) {
-  wire::Assign assign = assignment_of(batch);
+void send_assignment(NodeOutbox& outbox, const Batch& batch, std::uint64_t seal_key) {
+  wire::Assign assign = assignment_of(batch, seal_key);
   const std::size_t records = outbox.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRange));
   std::span<const wire::Gap> gaps = batch.gaps;
   std::span<const wire::MissingRange> lost = batch.lost;

@@ -75,7 +75,9 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
                                 .fills_carriers = system_.shaping.fills_carriers()};
   retained_.emplace(system_, options_.node, *options_.metadata_pool, metadata);
   links_.emplace(system_, options_.node, environment_, *retained_,
-                 [this](const wire::Assign& assign) { return on_assign(assign); });
+                 [this](const wire::Assign& assign) {
+                   return assign.seal == wire::seal_of(assign, seal_key_) && on_assign(assign);
+                 });
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
@@ -200,6 +202,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
   enter(State::joined);
   run_ = welcome.run;
+  seal_key_ = welcome.seal_key;
   retained_->begin(run_, welcome.incarnation);
   links_->begin(run_, welcome.incarnation);
   view_.limit = welcome.limit;

@@ -122,6 +122,7 @@ private:
 
   State state_ = State::created;
   RunNumber run_ = 0; // while joined
+  std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
   RunView view_; // without the announced number: view() adds it
   bool begin_asked_ = false; // wire::Begin, and not answered
   bool pause_wanted_ = false; // by the event manager, and not answered
