@@ -60,6 +60,17 @@ struct Assembly {
   Duration assigned_at{};
   std::size_t missing_reported = 0; // to the event manager, of `missing`
   std::size_t bad_reported = 0;     // likewise
+
+  // What the builder unit asks readout units for: its assignment, as the event manager made it.
+  [[nodiscard]] wire::Assign request(NodeId builder, Incarnation incarnation) const {
+    return {.first = range.first,
+            .events = static_cast<std::uint32_t>(range.count()),
+            .attempt = attempt,
+            .builder = builder,
+            .builder_incarnation = incarnation,
+            .epoch = epoch,
+            .seal = seal};
+  }
 };
 
 // Knows no connection; times are its owner's deadline clock.

@@ -386,16 +386,6 @@ void BuilderUnit::give_back(const Lane& lane, std::string_view what) {
 
 // --- requests and reports ------------------------------------------------------------------------
 
-wire::Assign BuilderUnit::request_for(const Assembly& assembly) const {
-  return {.first = assembly.range.first,
-          .events = static_cast<std::uint32_t>(assembly.range.count()),
-          .attempt = assembly.attempt,
-          .builder = options_.node,
-          .builder_incarnation = incarnation_,
-          .epoch = assembly.epoch,
-          .seal = assembly.seal};
-}
-
 void BuilderUnit::requests_opened(NodeId readout) {
   for (const auto& [first, assembly] : assembler_.assemblies()) {
     if (assembly->state == AssemblyState::assigned) links_.request(readout, first);
@@ -412,7 +402,7 @@ void BuilderUnit::send_requests() {
                          if (assembly == nullptr || assembly->state != AssemblyState::assigned) {
                            return {};
                          }
-                         return request_for(*assembly);
+                         return assembly->request(options_.node, incarnation_);
                        });
   links_.send_grants();
 }

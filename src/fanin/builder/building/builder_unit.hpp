@@ -107,7 +107,6 @@ private:
   void on_commit(const storage::Committed& committed);
   void on_set_aside(std::uint64_t ticket);
   void hand_back(Assembly& assembly, std::optional<NodeId> blamed);
-  [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
   [[nodiscard]] Duration deadline_clock();
   void watch_blocks();
   void watch_pages();
