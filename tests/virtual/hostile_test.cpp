@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/random.hpp"
 #include "fanin/builder/testing/fake_node.hpp"
 #include "fanin/builder/testing/make_system.hpp"
 #include "virtual/virtual_system.hpp"
@@ -619,13 +620,20 @@ protected:
   }
   // Of the latest batch that the event manager has assigned to it.
   [[nodiscard]] wire::Assign request() const { return fake_->all<wire::Assign>().back(); }
+  // No builder unit knows the key.
+  [[nodiscard]] wire::Assign sealed(wire::Assign assign) const {
+    const std::uint64_t key = splitmix64(1); // of the event manager's session
+    EXPECT_EQ(request().seal, wire::seal_of(request(), key));
+    assign.seal = wire::seal_of(assign, key);
+    return assign;
+  }
   std::optional<FakeNode> listener_;
 };
 
 TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none) {
   wire::Assign far = request();
   far.first = 1U << 20;
-  listener_->say(far);
+  listener_->say(sealed(far));
   system_->run_for(1ms);
   EXPECT_TRUE(listener_->closed());
   fake_->close();
@@ -637,10 +645,10 @@ TEST_F(HostileRequests, a_request_for_events_that_were_not_announced_costs_none)
 
 // What is cut for it is cut for good.
 TEST_F(HostileRequests, a_request_that_the_event_manager_has_not_made_is_cut_off) {
-  const auto ends = [&](auto change) {
+  const auto ends = [&](auto change, bool seal = false) {
     wire::Assign assign = request();
     change(assign);
-    listener_->say(assign);
+    listener_->say(seal ? sealed(assign) : assign);
     system_->run_for(10ms);
     const bool closed = listener_->closed();
     system_->destroy_nodes();
@@ -650,8 +658,13 @@ TEST_F(HostileRequests, a_request_that_the_event_manager_has_not_made_is_cut_off
     return closed;
   };
   EXPECT_FALSE(ends([](wire::Assign&) {}));
-  EXPECT_TRUE(ends([](wire::Assign& assign) { assign.builder = 0; }));
-  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.builder_incarnation; }));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { assign.builder = 0; }, true));
+  EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.builder_incarnation; }, true));
+  const auto across = [this](wire::Assign& assign) {
+    assign.events = options_.system.batch_events;
+    assign.first = assign.first / assign.events * assign.events - 1;
+  };
+  EXPECT_TRUE(ends(across, true)); // the end of a batch
   EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.first; }));
   EXPECT_TRUE(ends([](wire::Assign& assign) { --assign.events; }));
   EXPECT_TRUE(ends([](wire::Assign& assign) { ++assign.attempt; }));

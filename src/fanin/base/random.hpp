@@ -9,7 +9,7 @@
 
 namespace fanin {
 
-/// A number that looks random, of each number another one.
+/// Mixes the bits of a number: the results look random, and different numbers give different ones.
 [[nodiscard]] constexpr std::uint64_t splitmix64(std::uint64_t z) {
   z += 0x9e3779b97f4a7c15U;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;

@@ -40,7 +40,8 @@ private:
   std::size_t readout_;
   std::vector<builder::ReadoutInput> inputs_; // until start()
   std::optional<builder::ReadoutUnit> unit_;
-  std::vector<std::pair<std::string, const source::Source*>> sources_; // of both, with names
+  std::vector<std::pair<std::string, const source::Source*>>
+      sources_; // of inputs_ or unit_, with names
   std::uint64_t bytes_sent_ = 0; // known at the end
   RunNumber run_ = 0; // joined last; 0: none yet
   bool stopping_ = false;

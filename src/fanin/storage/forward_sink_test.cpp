@@ -204,6 +204,13 @@ protected:
     const auto& queue = left_->fixture.queue;
     until([&] { return queue.numbered() && queue.next_event() == end; });
   }
+  // To the left slice, which announces it.
+  void deliver_first_batch() {
+    ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+    until_left_has_read(4);
+    left_->source->announced(4);
+    until([&] { return committed_.size() == 1; });
+  }
   // The resolver of the loop goes with the test, the sink asks it.
   void end_of_names() {
     loop_.remove(*sink_);
@@ -259,10 +266,7 @@ TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
 TEST_F(Forward, at_the_end_of_the_run_a_slice_is_told_to_wait_for_nothing) {
   left_.emplace();
   make({left_->source->listening_url(), "tcp://127.0.0.1:1"});
-  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until_left_has_read(4);
-  left_->source->announced(4);
-  until([&] { return committed_.size() == 1; });
+  deliver_first_batch();
   sink_->run_ended();
   sink_->finish();
   EXPECT_FALSE(sink_->finished());
@@ -275,10 +279,7 @@ TEST_F(Forward, at_the_end_of_the_run_a_slice_is_told_to_wait_for_nothing) {
 TEST_F(Forward, a_sink_that_another_one_follows_says_no_end) {
   left_.emplace();
   make({left_->source->listening_url()});
-  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until_left_has_read(4);
-  left_->source->announced(4);
-  until([&] { return committed_.size() == 1; });
+  deliver_first_batch();
   sink_->finish();
   EXPECT_TRUE(sink_->finished());
   loop_.remove(*sink_);
@@ -290,10 +291,7 @@ TEST_F(Forward, a_sink_that_another_one_follows_says_no_end) {
 TEST_F(Forward, a_slice_that_does_not_read_keeps_nobody_at_the_end_of_the_run) {
   left_.emplace();
   make({left_->source->listening_url()});
-  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until_left_has_read(4);
-  left_->source->announced(4);
-  until([&] { return committed_.size() == 1; });
+  deliver_first_batch();
   slices_read_ = false;
   sink_->run_ended();
   sink_->finish();
