@@ -309,6 +309,22 @@ def test_a_group_that_has_ended_is_absent_and_not_silent():
             assert reasons == {"absent"}, reasons
 
 
+def test_a_group_that_ends_before_it_had_events_for_each_slice_holds_up_nobody():
+    with Folder() as folder, example(folder, deadline="6s") as files:
+        for path, events in zip(files, (100, 600)):  # a block has 256
+            path.write_text(path.read_text().replace('duration = "10s"', f"events = {events}"))
+        with Run(*files, *SMALL) as run:
+            result = run.finish()
+        assert (result["ok"], result["balanced"]) == (True, True), result["error"]
+        assert [events["built"] for events in check_groups(result)] == [100, 600]
+        for number, incomplete in ((0, 244), (1, 256)):
+            slice_ = result["configurations"][f"slice{number}"]
+            check_balanced(slice_)
+            assert (slice_["events"]["incomplete"], slice_["events"]["lost"]) == (incomplete, 0), slice_["events"]
+            assert {missing["reason"] for missing in slice_["incomplete_events"]} == {"absent"}
+            assert numbers_of(slice_) == dealt_to(number, 600, block=256)
+
+
 def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
     with Folder() as folder, example(folder, give_up="300ms", deadline="1s") as files:
         with Run(*files, *SMALL, "--duration", "1h") as run:

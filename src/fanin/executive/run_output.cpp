@@ -39,6 +39,7 @@ public:
     options_.block = system.batch_events;
     options_.give_up = configuration.forward.give_up;
     options_.slices = configuration.forward.slices;
+    options_.builders = configuration.builders();
     for (const auto& source : system.sources) {
       options_.sources.push_back({source.id, source.name, {}, source.required});
     }
@@ -47,6 +48,7 @@ public:
   MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
   MadeSink make_sink(const SinkOwner& owner) override {
     storage::ForwardSinkOptions options = options_;
+    options.builder = owner.builder;
     options.run = owner.run;
     options.log = owner.log;
     std::uint64_t& current = current_[owner.builder];

@@ -22,33 +22,31 @@ Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop,
 }
 
 ForwardSink::ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll)
-    : loop_(loop),
-      options_(std::move(options)),
-      epoll_(std::move(epoll)),
-      links_(options_.slices.size()) {
+    : loop_(loop), options_(std::move(options)), epoll_(std::move(epoll)) {
   if (!options_.superseded) options_.superseded = [] { return false; };
+  for (std::size_t i = options_.builder; i < options_.slices.size(); i += options_.builders) {
+    links_.push_back(std::make_unique<SliceLink>(
+        SliceLinkOptions{.name = fmt::format("slice {} at {}", i, options_.slices[i].text()),
+                         .url = options_.slices[i],
+                         .source = options_.source,
+                         .sender = options_.sender,
+                         .give_up = options_.give_up,
+                         .is_unanswered = options_.is_unanswered,
+                         .log = options_.log},
+        epoll_, loop_));
+  }
+  timer_.start(loop_, loop_.now());
 }
 
 SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
   const auto of = static_cast<std::uint32_t>(options_.slices.size());
   const auto number = static_cast<std::uint32_t>(batch.range.first / options_.block % of);
   FANIN_ASSERT(batch.range.first / options_.block == (batch.range.end - 1) / options_.block);
+  FANIN_ASSERT(number % options_.builders == options_.builder);
   if (links_.empty()) return SubmitOutcome::busy; // abandoned
-  auto& link = links_[number];
-  if (!link) {
-    link = std::make_unique<SliceLink>(
-        SliceLinkOptions{.name =
-                             fmt::format("slice {} at {}", number, options_.slices[number].text()),
-                         .url = options_.slices[number],
-                         .source = options_.source,
-                         .sender = options_.sender,
-                         .give_up = options_.give_up,
-                         .is_unanswered = options_.is_unanswered,
-                         .log = options_.log},
-        epoll_, loop_);
-  }
-  if (link->waiting() >= options_.depth) return SubmitOutcome::busy;
-  link->add(std::make_unique<SuperFragments>(
+  SliceLink& link = *links_[number / options_.builders];
+  if (link.waiting() >= options_.depth) return SubmitOutcome::busy;
+  link.add(std::make_unique<SuperFragments>(
       std::exchange(batch, {}), options_.sources, options_.run,
       wire::Slice{.number = number, .of = of, .block = options_.block}, options_.source));
   timer_.start(loop_, loop_.now());
@@ -56,22 +54,20 @@ SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
 }
 
 void ForwardSink::run_ended() {
-  for (const auto& link : links_) {
-    if (link) link->leave();
-  }
+  for (const auto& link : links_) link->leave();
   timer_.start(loop_, loop_.now());
 }
 
 bool ForwardSink::finished() const {
   return finishing_ && std::ranges::all_of(links_, [](const auto& link) {
-           return !link || (link->waiting() == 0 && !link->leaving());
+           return link->waiting() == 0 && !link->leaving();
          });
 }
 
 std::string ForwardSink::waits_for() const {
   const SliceLink* longest = nullptr;
   for (const auto& link : links_) {
-    if (!link || link->waiting() == 0) continue;
+    if (link->waiting() == 0) continue;
     if (longest == nullptr || link->stuck_since() < longest->stuck_since()) longest = link.get();
   }
   return longest == nullptr ? std::string{} : longest->waits_for();
@@ -85,7 +81,6 @@ bool ForwardSink::poll() {
   Time due = never;
   done_.clear();
   for (const auto& link : links_) {
-    if (!link) continue;
     more = link->poll(done_) || more;
     due = std::min(due, link->due());
   }

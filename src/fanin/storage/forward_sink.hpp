@@ -3,6 +3,7 @@
 /// as one super-fragment. A batch is committed when its slice has announced all of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,8 @@ namespace fanin::storage {
 
 struct ForwardSinkOptions {
   std::vector<net::Url> slices; ///< where each listens
+  std::size_t builder = 0; ///< index of the builder unit, which serves the slices
+  std::size_t builders = 1; ///< `builder`, `builder` + `builders`, and so on
   SourceId source = 0; ///< of the super-fragments, in each slice
   std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
   RunNumber run = 0;
@@ -33,11 +36,11 @@ struct ForwardSinkOptions {
   LogFunction log;
 };
 
-/// Thread: the loop's. A batch must not cross a multiple of `block`, and batches must come in the
-/// order of their events.
+/// Thread: the loop's. A batch must be for a slice that the builder unit serves, it must not cross
+/// a multiple of `block`, and batches must come in the order of their events.
 class ForwardSink final : public EventSink {
 public:
-  /// `loop` must outlive it. Errors: exhausted.
+  /// Connects to the slices from now on. `loop` must outlive it. Errors: exhausted.
   [[nodiscard]] static Result<std::unique_ptr<ForwardSink>> make(net::Loop& loop,
                                                                  ForwardSinkOptions options);
 
@@ -58,7 +61,7 @@ private:
   net::Loop& loop_;
   ForwardSinkOptions options_;
   Descriptor epoll_; // with the sockets of all links, edge-triggered
-  std::vector<std::unique_ptr<SliceLink>> links_; // by slice; those that were needed
+  std::vector<std::unique_ptr<SliceLink>> links_; // in the order of the slices that it serves
   net::Timer timer_;
   std::vector<SliceLink::Done> done_; // reused
   std::uint64_t bytes_ = 0;

@@ -162,6 +162,8 @@ protected:
   // Two slices, blocks of 4 events.
   void make(const std::vector<std::string>& urls, std::function<bool()> superseded = {}) {
     ForwardSinkOptions options{
+        .builder = builder_,
+        .builders = builders_,
         .source = merged,
         .block = 4,
         .run = 3,
@@ -230,6 +232,8 @@ protected:
   BatchMaker maker_{testing::make_sources(2)};
   std::optional<Slice> left_;
   std::optional<Slice> right_;
+  std::size_t builder_ = 0; // of builders_
+  std::size_t builders_ = 1;
   std::unique_ptr<ForwardSink> sink_;
   std::vector<std::uint64_t> committed_;
   std::uint64_t undelivered_ = 0;
@@ -263,9 +267,10 @@ TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
   EXPECT_GT(sink_->bytes_written(), 0U);
 }
 
-TEST_F(Forward, at_the_end_of_the_run_a_slice_is_told_to_wait_for_nothing) {
+TEST_F(Forward, at_the_end_of_the_run_all_slices_are_told_to_wait_for_nothing) {
   left_.emplace();
-  make({left_->source->listening_url(), "tcp://127.0.0.1:1"});
+  right_.emplace(); // there is no batch for it
+  make({left_->source->listening_url(), right_->source->listening_url()});
   deliver_first_batch();
   sink_->run_ended();
   sink_->finish();
@@ -273,7 +278,81 @@ TEST_F(Forward, at_the_end_of_the_run_a_slice_is_told_to_wait_for_nothing) {
   left_->source->announced(5); // not heard any more, and no reason to reset the connection
   until([&] { return sink_->finished(); });
   EXPECT_EQ(left_->last, source::ReadState::paused);
+  EXPECT_EQ(right_->last, source::ReadState::paused);
   EXPECT_EQ(log_, "");
+}
+
+TEST_F(Forward, connects_before_there_is_a_batch) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  until([&] { return left_->source->counters().front().value == 1; });
+  turn(1h);
+  EXPECT_EQ(sink_->waits_for(), "");
+  EXPECT_EQ(log_, "");
+}
+
+TEST_F(Forward, serves_the_slices_of_its_builder_unit) {
+  left_.emplace();
+  right_.emplace();
+  const std::string nobody = "tcp://127.0.0.1:1";
+  builder_ = 1;
+  builders_ = 2;
+  make({nobody, left_->source->listening_url(), nobody, right_->source->listening_url()});
+  ASSERT_EQ(submit(28), SubmitOutcome::accepted);
+  until([&] { return right_->knows(8); }); // 28 to 31 are 4 to 7 of the slice
+  ASSERT_EQ(submit(36), SubmitOutcome::accepted);
+  until([&] { return left_->knows(12); });
+  EXPECT_EQ(log_, "");
+}
+
+TEST_F(Forward, at_the_end_of_the_run_a_slice_that_is_still_to_come_is_waited_for) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  left_.reset();
+  make({url});
+  sink_->run_ended();
+  sink_->finish();
+  for (int i = 0; i < 40; ++i) turn(100ms);
+  EXPECT_FALSE(sink_->finished());
+  left_.emplace(url);
+  until([&] { return sink_->finished(); });
+  EXPECT_EQ(left_->last, source::ReadState::paused);
+}
+
+TEST_F(Forward, at_the_end_of_the_run_a_slice_that_does_not_come_is_left) {
+  make({"tcp://127.0.0.1:1"});
+  sink_->run_ended();
+  sink_->finish();
+  for (int i = 0; i < 49; ++i) turn(100ms);
+  EXPECT_FALSE(sink_->finished());
+  EXPECT_EQ(log_, "");
+  turn(100ms);
+  turn(100ms);
+  EXPECT_TRUE(sink_->finished());
+}
+
+TEST_F(Forward, a_slice_that_was_away_for_long_is_not_waited_for_at_the_end_of_the_run) {
+  make({"tcp://127.0.0.1:1"});
+  for (int i = 0; i < 101; ++i) turn(100ms);
+  EXPECT_THAT(log_, ::testing::HasSubstr("is away")) << "although it has nothing to get";
+  sink_->run_ended();
+  sink_->finish();
+  (void)loop_.turn();
+  EXPECT_TRUE(sink_->finished());
+}
+
+TEST_F(Forward, give_up_counts_from_the_first_batch) {
+  make({"tcp://127.0.0.1:1"});
+  for (int i = 0; i < 300; ++i) turn(100ms);
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  for (int i = 0; i < 99; ++i) turn(100ms);
+  EXPECT_THAT(committed_, IsEmpty());
+  for (int i = 0; i < 2; ++i) turn(100ms);
+  EXPECT_THAT(committed_, ElementsAre(0));
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  for (int i = 0; i < 2; ++i) turn(100ms);
+  EXPECT_THAT(committed_, ElementsAre(0, 4)) << "not from each one";
+  EXPECT_EQ(undelivered_, 8U);
 }
 
 TEST_F(Forward, a_sink_that_another_one_follows_says_no_end) {

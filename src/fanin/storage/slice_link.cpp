@@ -54,7 +54,7 @@ bool SliceLink::poll(std::vector<Done>& done) {
   const bool more = state_ == State::open && send(now);
   watch(now);
   take_done(now, done);
-  if (leave_when_done_ && batches_.empty()) say_that_it_leaves(now);
+  if (leaving() && batches_.empty()) go_on_leaving(now);
   set_due(now);
   return more;
 }
@@ -71,6 +71,7 @@ void SliceLink::set_due(Time now) {
   if (!connected() && !batches_.empty()) {
     due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
   }
+  if (leaving() && state_ != State::leaving && batches_.empty()) due_ = std::min(due_, leave_by_);
 }
 
 // --- the connection ------------------------------------------------------------------------------
@@ -139,18 +140,22 @@ void SliceLink::greet(Time now) {
   deadline_ = now + std::max(patience, options_.give_up);
 }
 
+void SliceLink::leave() { leave_by_ = loop_.now() + patience; }
+
 // If acknowledgements that nobody has read were here when the socket is closed, its kernel would
 // throw away what it has not sent. So the slice closes first.
-void SliceLink::say_that_it_leaves(Time now) {
-  if (state_ == State::leaving || state_ == State::left) return;
-  const bool open = state_ == State::open;
+void SliceLink::go_on_leaving(Time now) {
+  if (state_ == State::leaving) return;
+  if (state_ != State::open) {
+    if (now < leave_by_ && !given_up(now)) return;
+    state_ = State::leaving;
+    return close(now);
+  }
   state_ = State::leaving;
   deadline_ = now + patience;
   const source::ReceiveHeader pause{.kind = source::ReceiveKind::pause, .source = options_.source};
-  const auto said = [&] {
-    return ::send(socket_.get(), &pause, sizeof pause, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof pause;
-  };
-  if (!open || !said()) return close(now);
+  const ssize_t sent = ::send(socket_.get(), &pause, sizeof pause, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != sizeof pause) return close(now);
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
@@ -181,7 +186,9 @@ void SliceLink::watch(Time now) {
 void SliceLink::lose(std::string_view why, Time now) {
   if (state_ == State::leaving) return close(now);
   if (state_ == State::open) loss_logged_ = false;
-  if (!std::exchange(loss_logged_, true)) {
+  // It may begin a little later than the group.
+  const bool matters = state_ == State::open || !batches_.empty() || now >= lost_at_ + patience;
+  if (matters && !std::exchange(loss_logged_, true)) {
     options_.log(LogLevel::warning,
                  fmt::format("{} is away ({}): it is waited for up to {}", options_.name, why,
                              format_duration(options_.give_up)));
@@ -285,6 +292,7 @@ std::string SliceLink::waits_for() const {
 void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   // The slice would drop what goes back, and it would count as delivered.
   FANIN_ASSERT(batch->first() >= end_);
+  if (end_ == 0) lost_at_ = state_ == State::greeting ? connected_at_ : loop_.now();
   end_ = batch->end();
   if (batches_.empty()) last_answer_at_ = loop_.now();
   batches_.push_back(std::move(batch));

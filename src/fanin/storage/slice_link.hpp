@@ -57,11 +57,11 @@ public:
   /// The numbers of a batch are above those of the ones before. They are held until they are done.
   void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
-  /// Nothing follows: when all batches are done, tells a slice that is connected to wait for
-  /// nothing from here.
-  void leave() { leave_when_done_ = true; }
+  /// Nothing follows: when all batches are done, tells the slice to wait for nothing from here. A
+  /// slice that is not there gets 5 s to come, unless it was away for too long already.
+  void leave();
   /// leave() was called, and the slice may not have heard of it yet.
-  [[nodiscard]] bool leaving() const { return leave_when_done_ && state_ != State::left; }
+  [[nodiscard]] bool leaving() const { return leave_by_ != never && state_ != State::left; }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
   bool poll(std::vector<Done>& done);
   /// Since when the slice has neither answered nor announced anything of what waits.
@@ -82,7 +82,7 @@ private:
   };
 
   void ask();
-  void say_that_it_leaves(Time now);
+  void go_on_leaving(Time now);
   void begin(Time now);
   void connect(Time now);
   void next_address();
@@ -121,12 +121,12 @@ private:
   Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
   Time last_answer_at_{}; // of the latest answer or announcement; not before something waited
-  Time lost_at_; // since when there was no connection; later by the time that one had no answer
+  Time lost_at_; // since when something had no connection; later by the time that one had no answer
+  Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
   Time due_{};
   bool loss_logged_ = false;
   bool silence_logged_ = false;
   bool give_up_logged_ = false;
-  bool leave_when_done_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added
