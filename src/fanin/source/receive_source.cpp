@@ -174,13 +174,14 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     refused(fmt::format("{} refused: {}", arrival.peer, error.text), now);
     return false;
   }
-  if (arrival.wants_answer() && !send_answer(arrival.socket, answer_to(arrival))) {
+  const ReceiveAnswer answer = answer_to(arrival);
+  if (arrival.wants_answer() && !send_answer(arrival.socket, answer)) {
     closed(arrival.peer, ReceiveFault::none, now);
     return false;
   }
   acknowledger_.connect(arrival.wants_acknowledgements());
   acknowledger_.send(arrival.socket);
-  begun_ = false;
+  begun_ = answer.has_last != 0;
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;

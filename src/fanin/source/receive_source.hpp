@@ -103,7 +103,7 @@ private:
   bool port_watched_ = false;
   bool readable_ = false; // the socket may have more
   bool restarted_ = false; // since the last read()
-  bool begun_ = false; // bytes of the connection were read
+  bool begun_ = false; // bytes were read over it, or its sender was told that some were before
   bool waiting_logged_ = false; // that others wait for the end of this connection
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;

@@ -469,6 +469,25 @@ TEST(ReceiveSource, a_rejoin_makes_version_3_send_again_what_was_not_announced) 
 }
 
 #ifdef FANIN_PYTHON
+// It has sent nothing over the connection, since it was told that all had been read.
+TEST(ReceiveSource, a_rejoin_makes_version_3_send_again_also_where_it_had_nothing_left_to_send) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface_of(3, 77).fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  peer.close();
+  const Peer idle(*bench.source);
+  idle.send(SenderBytes(5).preface_of(3, 77).bytes());
+  bench.read_until([&] { return idle.available() >= sizeof(ReceiveAnswer); });
+  EXPECT_EQ(answer_of(idle).has_last, 1);
+  bench.fixture.queue.start(0);
+  ASSERT_TRUE(bench.source->start(0, Time{}));
+  (void)bench.source->read(bench.fixture.queue, Time{});
+  EXPECT_TRUE(idle.closed());
+}
+
 TEST(ReceiveSource, the_python_example_speaks_the_format) {
   for (const char* option : {"--first=0", "--no-crc", "--acknowledged"}) {
     Bench bench;
