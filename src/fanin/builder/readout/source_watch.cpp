@@ -84,6 +84,7 @@ bool SourceWatch::is_behind_for(Duration patience, const source::FragmentQueue& 
 }
 
 void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now) {
+  state_.slow_since.reset(); // it has nothing to be slow with
   if (!is_behind(queue, known_end)) return state_.behind.reset();
   if (!is_behind_for(system_.latency, queue, known_end, now)) return;
   if (state_.standing == Standing::present) {

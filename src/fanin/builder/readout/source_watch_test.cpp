@@ -178,6 +178,18 @@ TEST_F(Watched, source_that_is_slow_is_given_up_where_that_is_wanted_and_not_wai
   EXPECT_FALSE(watch_.silent());
 }
 
+TEST_F(Watched, time_in_which_a_source_pauses_is_not_counted_as_slow) {
+  system_.event_deadline = 1h;
+  system_.event_give_up_slow = 1s;
+  EXPECT_TRUE(watch_slow(1s, 1));
+  write(0);
+  watch_.note_progress(queue_, false, 1s + 10ms);
+  watch_.pass_paused(queue_, 1, 1s + 10ms);
+  EXPECT_TRUE(watch_slow(10s, 2));
+  EXPECT_EQ(queue_.next_event(), 1U);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
 TEST_F(Watched, new_incarnation_is_neither_silent_nor_behind) {
   make_silent();
   EXPECT_TRUE(watch(2s, 50));
