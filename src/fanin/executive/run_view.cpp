@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
 
@@ -63,6 +64,13 @@ bool RunView::only_senders_missing() const {
                     progress_.at("builders").natural() == configuration_.builders());
 }
 
+// Readout units that wait for senders, and have not joined yet.
+std::vector<std::string> RunView::without_senders() const {
+  std::set<std::string> names = wait_for_senders_;
+  for (const auto& node : progress_.at("joined").list()) names.erase(std::string{node.text()});
+  return {names.begin(), names.end()};
+}
+
 std::string RunView::progress_line() const {
   if (progress_.is_null()) return {};
   const std::string state = progress_.at("state").text();
@@ -71,6 +79,8 @@ std::string RunView::progress_line() const {
     if (frozen_s_ > 0)
       return fmt::format("waiting for {}, silent for {} s", configuration_.event_manager().name,
                          frozen_s_);
+    if (const auto names = without_senders(); only_senders_missing() && !names.empty())
+      return fmt::format("waiting for the senders of {}", fmt::join(names, ", "));
     return fmt::format("waiting{}{}", waiting_for.empty() ? "" : " for ", waiting_for);
   }
   const auto rate = [this](std::string_view key) {

@@ -39,6 +39,7 @@ public:
   [[nodiscard]] FANIN_INTERNAL_API json::Value nodes_result() const;
 
 private:
+  [[nodiscard]] std::vector<std::string> without_senders() const;
   void add_resources(json::Value& result) const;
   void add_source_counters(json::Value& result) const;
   void add_failures(json::Value& result) const;

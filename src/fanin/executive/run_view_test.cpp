@@ -166,8 +166,13 @@ TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
   EXPECT_TRUE(waiting({"ru0", "ru1"}, 2));
   view.on_report(json::Object{{"report", "senders"}, {"node", "ru0"}});
   EXPECT_TRUE(waiting({"ru1"}, 2));
+  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0");
   EXPECT_FALSE(waiting({"ru1"}, 1));
+  EXPECT_EQ(view.progress_line(), "waiting");
   EXPECT_FALSE(waiting({"ru0"}, 2)) << "its senders have come; ru1 still starts";
+  view.on_report(json::Object{{"report", "senders"}, {"node", "ru1"}});
+  EXPECT_TRUE(waiting({}, 2));
+  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1");
   view.on_report(json::Object{{"report", "progress"}, {"state", "running"}});
   EXPECT_TRUE(waiting({}, 0)) << "who is away then comes back";
 }

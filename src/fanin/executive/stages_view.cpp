@@ -105,17 +105,24 @@ std::string StagesView::progress_line() const {
          waiting_text();
 }
 
-// One frozen slice stops all groups and slices: the groups know which one it is.
+// One frozen slice stops all groups and slices: the groups know which one it is. One that has not
+// begun stops them too, and knows why.
 std::string StagesView::waiting_text() const {
+  std::string of_group;
   for (const Entry& entry : entries_) {
+    if (!entry.result.is_null()) continue; // it has ended
+    if (!entry.configuration->forwards()) {
+      if (entry.progress.at("state").text() != "waiting") continue;
+      return fmt::format("  {} {}", entry.name, entry.progress.at("line").text());
+    }
     const std::string wanted = entry.progress.at("waiting_for").text();
     const bool stands =
         entry.progress.at("open").natural() > 0 && !entry.earlier.is_null() &&
         entry.progress.at("events").natural() == entry.earlier.at("events").natural();
-    if (!entry.configuration->forwards() || !stands || wanted.empty()) continue;
-    return fmt::format("  {} waiting for {}", entry.name, wanted);
+    if (!stands || wanted.empty() || !of_group.empty()) continue;
+    of_group = fmt::format("  {} waiting for {}", entry.name, wanted);
   }
-  return {};
+  return of_group;
 }
 
 json::Value StagesView::result_of(const Entry& entry) const {

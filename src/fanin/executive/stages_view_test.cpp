@@ -104,6 +104,15 @@ TEST_F(StagesViewTest, the_line_says_what_a_group_that_stands_waits_for) {
   standing(301);
   EXPECT_TRUE(view_.progress_line().ends_with("  group waiting for builder unit 'bu1': slice 1"))
       << view_.progress_line();
+  view_.on_report(slice1, json::Object{{"report", "progress"},
+                                       {"state", "waiting"},
+                                       {"line", "waiting for the senders of ru1"},
+                                       {"ready", true}});
+  EXPECT_TRUE(view_.progress_line().ends_with("  b/slice.toml waiting for the senders of ru1"))
+      << "which is why: " << view_.progress_line();
+  result(slice1, 0);
+  result(group, 300);
+  EXPECT_FALSE(view_.progress_line().contains("waiting")) << "they have ended";
 }
 
 TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
