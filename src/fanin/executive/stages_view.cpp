@@ -105,24 +105,28 @@ std::string StagesView::progress_line() const {
          waiting_text();
 }
 
-// One frozen slice stops all groups and slices: the groups know which one it is. One that has not
-// begun stops them too, and knows why.
+// One slice that makes no progress stops all groups and slices. The groups know which one it is,
+// and the slice knows what it lacks itself.
 std::string StagesView::waiting_text() const {
   std::string of_group;
+  std::string of_slice;
   for (const Entry& entry : entries_) {
-    if (!entry.result.is_null()) continue; // it has ended
-    if (!entry.configuration->forwards()) {
-      if (entry.progress.at("state").text() != "waiting") continue;
-      return fmt::format("  {} {}", entry.name, entry.progress.at("line").text());
-    }
-    const std::string wanted = entry.progress.at("waiting_for").text();
-    const bool stands =
-        entry.progress.at("open").natural() > 0 && !entry.earlier.is_null() &&
-        entry.progress.at("events").natural() == entry.earlier.at("events").natural();
-    if (!stands || wanted.empty() || !of_group.empty()) continue;
-    of_group = fmt::format("  {} waiting for {}", entry.name, wanted);
+    std::string& text = entry.configuration->forwards() ? of_group : of_slice;
+    if (text.empty()) text = waiting_text(entry);
   }
-  return of_group;
+  return of_group + of_slice;
+}
+
+std::string StagesView::waiting_text(const Entry& entry) {
+  if (!entry.result.is_null()) return {}; // it has ended
+  const json::Value& now = entry.progress;
+  if (now.at("state").text() == "waiting" && !entry.configuration->forwards())
+    return fmt::format("  {} {}", entry.name, now.at("line").text());
+  const std::string wanted = now.at("waiting_for").text();
+  const bool stands = now.at("open").natural() > 0 && !entry.earlier.is_null() &&
+                      now.at("events").natural() == entry.earlier.at("events").natural();
+  if (!stands || wanted.empty()) return {};
+  return fmt::format("  {} waiting for {}", entry.name, wanted);
 }
 
 json::Value StagesView::result_of(const Entry& entry) const {

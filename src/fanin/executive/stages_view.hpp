@@ -33,7 +33,7 @@ public:
   FANIN_INTERNAL_API void on_failure(std::size_t index, std::string why);
 
   // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
-  // waited for. If a slice has not begun, or a group makes no progress: also what it waits for.
+  // waited for. If one makes no progress: also what it waits for.
   [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
   // The result object of all; docs/command.md lists its keys.
   [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;
@@ -50,6 +50,7 @@ private:
 
   [[nodiscard]] json::Value result_of(const Entry& entry) const;
   [[nodiscard]] std::string waiting_text() const;
+  [[nodiscard]] static std::string waiting_text(const Entry& entry);
 
   std::vector<Entry> entries_;
   std::set<std::size_t> round_; // configurations that have reported their progress in it

@@ -89,30 +89,39 @@ TEST_F(StagesViewTest, a_round_begins_when_a_configuration_reports_its_progress_
   EXPECT_TRUE(view_.begins_round());
 }
 
-TEST_F(StagesViewTest, the_line_says_what_a_group_that_stands_waits_for) {
-  const auto standing = [&](int events) {
-    view_.on_report(group, json::Object{{"report", "progress"},
+TEST_F(StagesViewTest, the_line_says_what_a_group_or_a_slice_that_stands_waits_for) {
+  const auto standing = [&](std::size_t index, int events, const char* waits_for) {
+    view_.on_report(index, json::Object{{"report", "progress"},
                                         {"events", events},
                                         {"open", 5},
-                                        {"waiting_for", "builder unit 'bu1': slice 1"}});
+                                        {"waiting_for", waits_for},
+                                        {"ready", true}});
   };
   progress(slice0, 1, 100);
   progress(slice1, 1, 200);
-  standing(300);
-  standing(301);
+  standing(group, 300, "slice 1");
+  standing(group, 301, "slice 1");
   EXPECT_FALSE(view_.progress_line().contains("waiting"));
-  standing(301);
-  EXPECT_TRUE(view_.progress_line().ends_with("  group waiting for builder unit 'bu1': slice 1"))
-      << view_.progress_line();
+  standing(group, 301, "slice 1");
+  EXPECT_THAT(view_.progress_line(), EndsWith("  group waiting for slice 1"));
+  standing(slice1, 200, "builder unit 'bu0' to start");
+  EXPECT_THAT(view_.progress_line(),
+              EndsWith("  group waiting for slice 1  b/slice.toml waiting for builder unit 'bu0' "
+                       "to start"));
+  result(slice1, 200);
+  result(group, 301);
+  EXPECT_FALSE(view_.progress_line().contains("waiting")) << "they have ended";
+}
+
+TEST_F(StagesViewTest, the_line_names_a_slice_that_has_not_begun) {
+  progress(slice0, 1, 100);
+  progress(slice1, 1, 0);
+  progress(group, 1, 100);
   view_.on_report(slice1, json::Object{{"report", "progress"},
                                        {"state", "waiting"},
                                        {"line", "waiting for the senders of ru1"},
                                        {"ready", true}});
-  EXPECT_TRUE(view_.progress_line().ends_with("  b/slice.toml waiting for the senders of ru1"))
-      << "which is why: " << view_.progress_line();
-  result(slice1, 0);
-  result(group, 300);
-  EXPECT_FALSE(view_.progress_line().contains("waiting")) << "they have ended";
+  EXPECT_THAT(view_.progress_line(), EndsWith("  b/slice.toml waiting for the senders of ru1"));
 }
 
 TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
