@@ -9,12 +9,16 @@
 
 namespace fanin {
 
-/// Mixes the bits of a number: the results look random, and different numbers give different ones.
-[[nodiscard]] constexpr std::uint64_t splitmix64(std::uint64_t z) {
-  z += 0x9e3779b97f4a7c15U;
+/// Mixes the bits of a number: different numbers give different ones; 0 stays 0.
+[[nodiscard]] constexpr std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
   return z ^ (z >> 31);
+}
+
+/// The results look random, and different numbers give different ones.
+[[nodiscard]] constexpr std::uint64_t splitmix64(std::uint64_t z) {
+  return mix_bits(z + 0x9e3779b97f4a7c15U);
 }
 
 class Random {

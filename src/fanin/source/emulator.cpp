@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fanin/base/random.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/source/plain_math.hpp"
 
@@ -21,16 +22,10 @@ constexpr std::uint32_t cost_per_fragment = 64; // in bytes; bounds a call on ti
 constexpr std::size_t period = 4096;
 constexpr std::size_t header_size = 16;
 
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
 constexpr std::array<std::byte, 2 * period> make_pattern() {
   std::array<std::byte, 2 * period> bytes{};
   for (std::size_t i = 0; i < period; i += 8) {
-    const std::uint64_t word = mix((i + 1) * 0x9e3779b97f4a7c15U);
+    const std::uint64_t word = mix_bits((i + 1) * 0x9e3779b97f4a7c15U);
     for (std::size_t k = 0; k < 8; ++k) {
       bytes[i + k] = bytes[period + i + k] = static_cast<std::byte>((word >> (8 * k)) & 0xff);
     }
@@ -110,7 +105,7 @@ bool check_emulated_payload(std::span<const std::byte> payload, EventNumber even
 }
 
 SizeTable::SizeTable(const SizeDistribution& distribution, SourceId source, std::uint64_t seed)
-    : key_(mix(seed ^ mix(source + 1))) {
+    : key_(mix_bits(seed ^ mix_bits(source + 1))) {
   if (const auto* fixed = std::get_if<FixedSize>(&distribution)) {
     base_ = fixed->bytes;
   } else if (const auto* uniform = std::get_if<UniformSize>(&distribution)) {
