@@ -13,6 +13,7 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration stages_patience = std::chrono::seconds{10}; // after the second signal
+constexpr Duration begin_patience = std::chrono::seconds{5}; // after the first one
 
 } // namespace
 
@@ -34,6 +35,7 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
       children_(children),
       options_(std::move(options)),
       states_(options_.configurations.size()),
+      senders_patience_([this] { stop_slices_not_begun(); }),
       patience_([this] {
         for (std::size_t i = 0; i < states_.size(); ++i) {
           if (!states_[i].alive()) continue;
@@ -93,6 +95,8 @@ void StageLauncher::stop_others() {
 
 void StageLauncher::on_report(std::size_t index, const json::Value& report) {
   options_.on_report(index, report);
+  if (report.at("report").text() != "progress") return;
+  states_[index].begun = states_[index].begun || report.at("state").text() != "waiting";
   if (!report.at("ready").boolean()) return;
   states_[index].ready = true;
   if (phase_ != Phase::waiting) return;
@@ -105,7 +109,7 @@ void StageLauncher::on_report(std::size_t index, const json::Value& report) {
 void StageLauncher::on_exit(std::size_t index, const ChildExit& exit) {
   const StagedConfiguration& what = options_.configurations[index];
   const bool failed = exit.status != 0;
-  const bool early = !what.group && phase_ != Phase::slices_stop;
+  const bool early = !what.group && !states_[index].stopped;
   if (failed || early) {
     const std::string why = failed ? exit.text() : "it has ended before the groups";
     options_.on_failure(index, why);
@@ -121,13 +125,35 @@ void StageLauncher::stop() {
   if (phase_ != Phase::waiting && phase_ != Phase::running) return;
   phase_ = Phase::groups_stop;
   signal_all(true, SIGTERM);
+  senders_patience_.start(loop_, loop_.now() + begin_patience);
   if (!any_alive(true)) stop_slices();
+}
+
+// A group that has ended before its own run began has never connected. Where a slice waits for it,
+// the other groups would wait for the slice.
+void StageLauncher::stop_slices_not_begun() {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    State& state = states_[i];
+    if (options_.configurations[i].group || state.begun || state.stopped || !state.alive())
+      continue;
+    options_.log(LogLevel::warning,
+                 fmt::format("{} has not begun, since senders are missing: it stops before the "
+                             "groups, and what they have for it is lost",
+                             options_.configurations[i].name));
+    ask_to_stop(state);
+  }
 }
 
 void StageLauncher::stop_slices() {
   if (phase_ == Phase::slices_stop) return;
   phase_ = Phase::slices_stop;
-  signal_all(false, SIGTERM);
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!options_.configurations[i].group) ask_to_stop(states_[i]);
+  }
+}
+
+void StageLauncher::ask_to_stop(State& state) {
+  if (!std::exchange(state.stopped, true) && state.alive()) state.child->signal(SIGTERM);
 }
 
 void StageLauncher::on_signal() {

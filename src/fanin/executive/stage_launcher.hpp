@@ -1,6 +1,7 @@
 // Runs several configurations as two stages: each in a process that launches its nodes (`fanin run`
 // of it). The slices start first; the groups, which forward to them, when all slices are ready.
-// When the groups have ended, the slices are stopped.
+// When the groups have ended, the slices are stopped; one that has not begun earlier, where the
+// groups may wait for it.
 #pragma once
 
 #include <functional>
@@ -36,7 +37,8 @@ struct StageOptions {
 [[nodiscard]] FANIN_INTERNAL_API Result<> run_stages(StageOptions options);
 
 // What run_stages() decides. A process reports {"report": "progress", "ready": true} when nothing
-// but senders is missing. Thread: its loop. All arguments outlive it.
+// but senders is missing, and "state": "waiting" until its run begins. Thread: its loop. All
+// arguments outlive it.
 class StageLauncher {
 public:
   StageLauncher(net::Loop& loop, Children& children, StageOptions options);
@@ -56,6 +58,8 @@ private:
   struct State {
     std::unique_ptr<Child> child; // null: not started
     bool ready = false;
+    bool begun = false;
+    bool stopped = false; // it was asked to stop
     [[nodiscard]] bool alive() const { return child != nullptr && child->alive(); }
   };
 
@@ -67,13 +71,16 @@ private:
   void on_exit(std::size_t index, const ChildExit& exit);
   void stop();
   void stop_slices();
+  void stop_slices_not_begun();
   [[nodiscard]] bool any_alive(bool groups) const;
   void signal_all(bool groups, int number);
+  void ask_to_stop(State& state);
 
   net::Loop& loop_;
   Children& children_;
   StageOptions options_;
   std::vector<State> states_;
+  net::Timer senders_patience_; // until slices that have not begun are stopped
   net::Timer patience_; // until the rest is killed
   Phase phase_ = Phase::waiting;
   int signals_seen_ = 0;

@@ -60,9 +60,10 @@ protected:
     started_ = launcher_->start();
     EXPECT_EQ(started_.has_value(), cannot_start_ != 1U);
   }
-  void be_ready(std::size_t index) {
+  void be_ready(std::size_t index, const char* state = "waiting") {
     json::Value report;
     report["report"] = "progress";
+    report["state"] = state;
     report["ready"] = true;
     processes_.at(index)->report(report);
   }
@@ -129,6 +130,24 @@ TEST_F(StageLauncherTest, a_signal_stops_the_groups_and_then_the_slices) {
   EXPECT_THAT(signals_[1], IsEmpty());
   end(0);
   EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, a_slice_that_has_not_begun_does_not_hold_up_the_groups_that_stop) {
+  run_all();
+  be_ready(2, "running");
+  end(0); // before its run began: slice 0 waits for it, and group 1 for slice 0
+  launcher_->on_signal();
+  EXPECT_THAT(signals_[1], IsEmpty());
+  clock_.advance(seconds{5});
+  while (loop_.turn()) {
+  }
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[2], IsEmpty());
+  end(1);
+  end(3);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  EXPECT_THAT(failures_, IsEmpty()) << "it was asked to";
 }
 
 TEST_F(StageLauncherTest, before_the_groups_have_started_a_signal_stops_the_slices) {
