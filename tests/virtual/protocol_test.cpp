@@ -181,6 +181,8 @@ TEST_P(Flows, nodes_may_start_in_any_order) {
   system.run_for(300ms);
   system.start_event_manager();
   system.run_for(300ms);
+  ASSERT_NE(system.sink(1), nullptr);
+  EXPECT_FALSE(system.knows_of_the_begin(1)) << "a readout unit is missing";
   system.start_readout(0);
   system.run_for(300ms);
   system.start_builder(0);

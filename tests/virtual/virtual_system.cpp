@@ -16,21 +16,31 @@ constexpr std::size_t bytes_kept = 16; // of each fragment, when all were checke
 
 net::Url url_of(const std::string& text) { return net::Url::parse("sim://" + text).value(); }
 
-// Can be found for as long as it lives; a unit that joins anew has another one. `wrong`: empty as
-// long as batches come in the order of their events.
+// What sinks were told in the wrong order: the first time; empty: never.
+struct WrongOrder {
+  std::string batches; // one was stored after later ones
+  std::string begin; // the begin of the run came twice, or after a batch
+};
+
+// Can be found for as long as it lives; a unit that joins anew has another one.
 class KnownSink final : public storage::MemorySink {
 public:
-  KnownSink(storage::MemorySink*& place, net::Loop& loop, storage::MemoryStore& store,
-            storage::MemorySinkOptions options, std::string& wrong)
+  KnownSink(KnownSink*& place, net::Loop& loop, storage::MemoryStore& store,
+            storage::MemorySinkOptions options, WrongOrder& wrong)
       : MemorySink(loop, store, std::move(options)), place_(place), wrong_(wrong) {
     place_ = this;
   }
+  void run_began() override {
+    if (std::exchange(run_has_begun, true)) wrong_.begin = "the run has begun twice";
+  }
   storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
     const EventRange range = batch.range;
+    if (!run_has_begun) wrong_.begin = "there is a batch before the run has begun";
     const storage::SubmitOutcome outcome = MemorySink::submit(batch);
     if (outcome == storage::SubmitOutcome::busy) return outcome;
-    if (range.first < end_ && wrong_.empty())
-      wrong_ = fmt::format("events {} to {} were stored after {}", range.first, range.end, end_);
+    if (range.first < end_ && wrong_.batches.empty())
+      wrong_.batches =
+          fmt::format("events {} to {} were stored after {}", range.first, range.end, end_);
     end_ = std::max(end_, range.end);
     return outcome;
   }
@@ -40,9 +50,11 @@ public:
   KnownSink(const KnownSink&) = delete;
   KnownSink& operator=(const KnownSink&) = delete;
 
+  bool run_has_begun = false;
+
 private:
-  storage::MemorySink*& place_;
-  std::string& wrong_;
+  KnownSink*& place_;
+  WrongOrder& wrong_;
   EventNumber end_ = 0;
 };
 
@@ -104,12 +116,12 @@ public:
     sink.keep_bytes = static_cast<bool>(options.check_bytes);
     return std::make_unique<KnownSink>(sinks[owner.builder],
                                        system_.builders_[owner.builder]->host->loop(),
-                                       stores[owner.builder], std::move(sink), wrong_order);
+                                       stores[owner.builder], std::move(sink), wrong);
   }
 
   std::vector<storage::MemoryStore> stores; // of each builder unit
-  std::vector<storage::MemorySink*> sinks; // null: there is none now
-  std::string wrong_order; // the first batch that was stored after later ones
+  std::vector<KnownSink*> sinks; // null: there is none now
+  WrongOrder wrong;
   std::map<EventNumber, Attempt> winners; // of events that were assigned more than once
 
 private:
@@ -341,6 +353,10 @@ void VirtualSystem::run_for(Duration time) {
 
 storage::MemorySink* VirtualSystem::sink(std::size_t builder) { return output_->sinks[builder]; }
 
+bool VirtualSystem::knows_of_the_begin(std::size_t builder) const {
+  return output_->sinks[builder]->run_has_begun;
+}
+
 const storage::MemoryStore& VirtualSystem::store(std::size_t builder) const {
   return output_->stores[builder];
 }
@@ -429,7 +445,8 @@ std::string VirtualSystem::check_gaps(EventNumber end) {
 
 std::string VirtualSystem::check_stored() {
   std::string wrong = wrong_bytes_;
-  if (options_.system.in_order && !output_->wrong_order.empty()) wrong = output_->wrong_order;
+  if (options_.system.in_order && !output_->wrong.batches.empty()) wrong = output_->wrong.batches;
+  if (!output_->wrong.begin.empty()) wrong = output_->wrong.begin;
   std::map<EventNumber, std::size_t> counted;
   std::map<SourceId, wire::MissingCounts> missing;
   std::uint64_t fragments = 0;

@@ -86,6 +86,8 @@ public:
   [[nodiscard]] std::size_t control_rails() const { return options_.control_rails; }
   [[nodiscard]] builder::EventManager& manager() { return manager_.node->manager(); }
   [[nodiscard]] storage::MemorySink* sink(std::size_t builder);
+  // Its sink, which is there, was told that the run has begun.
+  [[nodiscard]] bool knows_of_the_begin(std::size_t builder) const;
   [[nodiscard]] const builder::RunSummary& summary() { return manager().summary(); }
   [[nodiscard]] const storage::MemoryStore& store(std::size_t builder) const;
   // Null: it is not there.

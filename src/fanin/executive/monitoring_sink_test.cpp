@@ -33,13 +33,14 @@ struct Shown final : EventOutput {
 // Takes what it is told to.
 class Inner final : public storage::EventSink {
 public:
-  Inner(bool& takes, bool& run_ended) : takes_(takes), run_ended_(run_ended) {}
+  Inner(bool& takes, std::string& heard) : takes_(takes), heard_(heard) {}
   SubmitOutcome submit(BuiltBatch& batch) override {
     if (!takes_) return SubmitOutcome::busy;
     batch = {};
     return SubmitOutcome::accepted;
   }
-  void run_ended() override { run_ended_ = true; }
+  void run_began() override { heard_ += "began "; }
+  void run_ended() override { heard_ += "ended "; }
   void finish() override {}
   [[nodiscard]] bool finished() const override { return true; }
   [[nodiscard]] std::uint64_t bytes_written() const override { return 0; }
@@ -47,13 +48,13 @@ public:
 
 private:
   bool& takes_;
-  bool& run_ended_;
+  std::string& heard_;
 };
 
 struct Monitoring : ::testing::Test {
   void start(const Sampling& sampling) {
     sink = std::make_unique<MonitoringSink>(
-        std::make_unique<Inner>(takes, run_ended), shown, loop, sampling,
+        std::make_unique<Inner>(takes, heard), shown, loop, sampling,
         storage::EventSources{.sources = {{.id = 7, .name = "seven", .readout_unit = {}}},
                               .merged = {},
                               .slice = {}});
@@ -81,7 +82,7 @@ struct Monitoring : ::testing::Test {
   net::Loop loop{clock};
   Shown shown;
   bool takes = true;
-  bool run_ended = false;
+  std::string heard; // by the sink behind
   std::unique_ptr<MonitoringSink> sink;
 };
 
@@ -116,11 +117,12 @@ TEST_F(Monitoring, shows_a_batch_once_however_often_it_is_offered) {
   EXPECT_THAT(shown.numbers, ElementsAre(0, 1, 2));
 }
 
-TEST_F(Monitoring, the_sink_behind_hears_of_the_end_of_the_run) {
+TEST_F(Monitoring, the_sink_behind_hears_of_the_begin_and_the_end_of_the_run) {
   start({.every = 1});
-  EXPECT_FALSE(run_ended);
+  sink->run_began();
+  EXPECT_EQ(heard, "began ");
   sink->run_ended();
-  EXPECT_TRUE(run_ended);
+  EXPECT_EQ(heard, "began ended ");
 }
 
 TEST_F(Monitoring, shows_no_more_than_its_rate_and_not_always_the_same_place) {

@@ -14,6 +14,7 @@ namespace fanin::executive {
 
 class SinkDecorator : public storage::EventSink {
 public:
+  void run_began() override { inner_->run_began(); }
   void run_ended() override { inner_->run_ended(); }
   void finish() override { inner_->finish(); }
   void abandon() override { inner_->abandon(); }

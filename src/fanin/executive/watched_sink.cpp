@@ -139,6 +139,10 @@ int WatchedSink::descriptor() const {
   return call_or([this] { return inner_->descriptor(); }, -1);
 }
 
+void WatchedSink::run_began() {
+  if (!failed_) call_inner([this] { inner_->run_began(); });
+}
+
 void WatchedSink::run_ended() {
   if (!failed_) call_inner([this] { inner_->run_ended(); });
 }

@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 class InnerSink final : public storage::EventSink {
 public:
   SubmitOutcome submit(BuiltBatch& batch) override { return on_submit(batch); }
+  void run_began() override { on_run_began(); }
   void run_ended() override { on_run_ended(); }
   void finish() override { ended = true; }
   [[nodiscard]] bool finished() const override { return ended; }
@@ -40,6 +41,7 @@ public:
     return SubmitOutcome::accepted;
   };
   std::function<void()> on_poll;
+  std::function<void()> on_run_began = [] {};
   std::function<void()> on_run_ended = [] {};
   std::vector<std::string> names;
   bool ended = false;
@@ -67,7 +69,8 @@ struct Watched : ::testing::Test {
     if (fatal_failures.size() != 1) return "there is none";
     inner.on_submit = [](BuiltBatch&) -> SubmitOutcome { throw std::runtime_error("called"); };
     inner.on_poll = [] { throw std::runtime_error("called"); };
-    inner.on_run_ended = inner.on_poll;
+    inner.on_run_began = inner.on_run_ended = inner.on_poll;
+    sink.run_began();
     sink.run_ended();
     EXPECT_EQ(submit(100), SubmitOutcome::busy);
     sink.poll();

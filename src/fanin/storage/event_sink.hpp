@@ -98,6 +98,9 @@ public:
   /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
   /// after a commit.
   [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
+  /// The run has begun: all its nodes are there. Called once, before the first batch; also where
+  /// the builder unit joins a run that is under way.
+  virtual void run_began() {}
   /// Called before finish() at the end of the run, when all its batches are committed; not where
   /// the builder unit goes on with another sink.
   virtual void run_ended() {}

@@ -24,6 +24,9 @@ Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop,
 ForwardSink::ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll)
     : loop_(loop), options_(std::move(options)), epoll_(std::move(epoll)) {
   if (!options_.superseded) options_.superseded = [] { return false; };
+}
+
+void ForwardSink::run_began() {
   for (std::size_t i = options_.builder; i < options_.slices.size(); i += options_.builders) {
     links_.push_back(std::make_unique<SliceLink>(
         SliceLinkOptions{.name = fmt::format("slice {} at {}", i, options_.slices[i].text()),

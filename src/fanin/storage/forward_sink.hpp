@@ -40,12 +40,13 @@ struct ForwardSinkOptions {
 /// a multiple of `block`, and batches must come in the order of their events.
 class ForwardSink final : public EventSink {
 public:
-  /// Connects to the slices from now on. `loop` must outlive it. Errors: exhausted.
+  /// `loop` must outlive it. Errors: exhausted.
   [[nodiscard]] static Result<std::unique_ptr<ForwardSink>> make(net::Loop& loop,
                                                                  ForwardSinkOptions options);
 
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
-  void run_ended() override;
+  void run_began() override; ///< connects to the slices
+  void run_ended() override; ///< tells them that nothing follows
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override;
   void abandon() override { links_.clear(); }

@@ -184,6 +184,7 @@ protected:
       undelivered_ += committed.undelivered;
     });
     loop_.add(*sink_);
+    if (run_begins_) sink_->run_began();
   }
   // Of four numbers; behind the first `events` no source has one.
   SubmitOutcome submit(EventNumber first, EventNumber events = 4) {
@@ -232,6 +233,7 @@ protected:
   BatchMaker maker_{testing::make_sources(2)};
   std::optional<Slice> left_;
   std::optional<Slice> right_;
+  bool run_begins_ = true;
   std::size_t builder_ = 0; // of builders_
   std::size_t builders_ = 1;
   std::unique_ptr<ForwardSink> sink_;
@@ -282,9 +284,13 @@ TEST_F(Forward, at_the_end_of_the_run_all_slices_are_told_to_wait_for_nothing) {
   EXPECT_EQ(log_, "");
 }
 
-TEST_F(Forward, connects_before_there_is_a_batch) {
+TEST_F(Forward, connects_when_the_run_begins_and_there_is_no_batch_yet) {
   left_.emplace();
+  run_begins_ = false;
   make({left_->source->listening_url()});
+  turn(1h);
+  EXPECT_EQ(left_->source->counters().front().value, 0U);
+  sink_->run_began();
   until([&] { return left_->source->counters().front().value == 1; });
   turn(1h);
   EXPECT_EQ(sink_->waits_for(), "");
@@ -303,6 +309,15 @@ TEST_F(Forward, serves_the_slices_of_its_builder_unit) {
   ASSERT_EQ(submit(36), SubmitOutcome::accepted);
   until([&] { return left_->knows(12); });
   EXPECT_EQ(log_, "");
+}
+
+TEST_F(Forward, tells_nobody_of_a_run_that_ended_before_it_began) {
+  left_.emplace();
+  run_begins_ = false;
+  make({left_->source->listening_url()});
+  sink_->run_ended();
+  sink_->finish();
+  EXPECT_TRUE(sink_->finished());
 }
 
 TEST_F(Forward, at_the_end_of_the_run_a_slice_that_is_still_to_come_is_waited_for) {

@@ -369,11 +369,14 @@ TEST_F(FilterFlow, decisions_for_a_sink_that_is_gone_are_forgotten) {
   EXPECT_EQ(committed_[0].ticket, 100U);
 }
 
-TEST_F(FilterFlow, the_sink_behind_hears_of_the_end_of_the_run) {
+TEST_F(FilterFlow, the_sink_behind_hears_of_the_begin_and_the_end_of_the_run) {
   node_.loop().remove(*sink_);
   testing::Disk disk;
   sink_ = std::make_unique<FilterSink>(std::make_unique<testing::ScriptedSink>(disk), 7, *server_);
   node_.loop().add(*sink_);
+  sink_->run_began();
+  EXPECT_EQ(disk.runs_begun, 1);
+  EXPECT_FALSE(disk.run_ended);
   sink_->run_ended();
   EXPECT_TRUE(disk.run_ended);
   node_.loop().remove(*sink_);

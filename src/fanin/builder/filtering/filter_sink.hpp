@@ -20,6 +20,7 @@ public:
   ~FilterSink() override;
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
+  void run_began() override { inner_->run_began(); }
   void run_ended() override { inner_->run_ended(); }
   void finish() override;
   void abandon() override;

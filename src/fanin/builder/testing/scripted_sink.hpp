@@ -16,6 +16,7 @@ namespace fanin::builder::testing {
 struct Disk {
   std::vector<std::uint64_t> taken; // tickets
   std::size_t room = 0; // batches that it takes
+  int runs_begun = 0;
   bool run_ended = false;
   bool finishing = false;
   bool finished = false;
@@ -39,6 +40,7 @@ public:
     disk_.taken.push_back(batch.ticket);
     return storage::SubmitOutcome::accepted;
   }
+  void run_began() override { ++disk_.runs_begun; }
   void run_ended() override { disk_.run_ended = true; }
   void finish() override { disk_.finishing = true; }
   bool finished() const override { return disk_.finished; }
