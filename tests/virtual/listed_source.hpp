@@ -40,10 +40,14 @@ public:
       if (queue.write(number, std::span{bytes}.first(size)) == source::WriteOutcome::full)
         return {};
     }
-    return ends_ ? source::ReadResult{source::ReadState::finished} : source::ReadResult{};
+    return {behind_};
   }
   std::unique_ptr<Listed> and_ends() && {
-    ends_ = true;
+    behind_ = source::ReadState::finished;
+    return std::make_unique<Listed>(std::move(*this));
+  }
+  std::unique_ptr<Listed> and_pauses() && {
+    behind_ = source::ReadState::paused;
     return std::make_unique<Listed>(std::move(*this));
   }
 
@@ -52,7 +56,7 @@ private:
   Duration step_;
   Time begin_{};
   std::size_t at_ = 0;
-  bool ends_ = false;
+  source::ReadState behind_ = source::ReadState::waiting; // behind the last number
 };
 
 // `before` numbers from 0 on, and `after` more beyond a gap of `jump`.

@@ -591,6 +591,32 @@ TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_what_a_dead_readout_unit_ha
   expect_balanced(system);
 }
 
+// Its readout unit knows of the others only what it is told.
+TEST(Pauses, a_source_that_pauses_does_not_hold_up_other_readout_units) {
+  for (const EventNumber before : {EventNumber{0}, EventNumber{100}}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.event_deadline = 8s;
+    options.system.latency = 50ms;
+    options.make_source = [&](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 1) return Listed{from_to(0, before), 1ms}.and_pauses();
+      return std::make_unique<Listed>(from_to(0, 10'000), 1ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(1s); // it is told, and pauses
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t built = system.summary().events_built;
+      system.run_for(200ms);
+      EXPECT_GT(system.summary().events_built, built) << "since event " << before << ", step " << i;
+    }
+    EXPECT_GT(system.summary().events_built, 8700U);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead) {
   struct Case {
     std::size_t readouts;

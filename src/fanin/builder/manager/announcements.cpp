@@ -36,6 +36,7 @@ void Announcements::change(Readout& readout, Change change) {
     if (readout.here()) here_ += one;
     if (readout.state == State::joined) joined_ += one;
     if (readout.state == State::ended) ended_ += one;
+    if (readout.here() && readout.silent) silent_ += one;
     if (behind(readout)) behind_ += one;
   };
   count(~std::size_t{0}); // one less
@@ -131,6 +132,7 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
     if (readout.state == State::joined) readout.first = announce.first;
     readout.state = announce.final != 0 ? State::ended : State::announcing;
     readout.end = announce.end;
+    if (!range.empty()) readout.silent = announce.silent != 0;
   });
   know_until(announce.end);
   if (range.empty()) return true;
@@ -138,7 +140,6 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   cuts_.add(readout.open.back());
   readout.counted_end = announce.end;
   readout.announced_at = now;
-  readout.silent = announce.silent != 0;
   if (announce.nothing == 0) {
     readout.in_a_row += range.count();
     readout.gaps.add_ones(range.count());

@@ -102,6 +102,7 @@ public:
   void move_to(EventNumber assigned_end);
   // Those below could be assigned: all readout units that are here have announced them.
   [[nodiscard]] EventNumber assignable_end() const;
+  [[nodiscard]] bool any_silent() const { return silent_ > 0; }
   // All that are here have come to their end, and there is one.
   [[nodiscard]] bool all_ended() const { return here_ > 0 && ended_ == here_; }
   [[nodiscard]] bool none_goes_on() const { return ended_ == here_; }
@@ -161,11 +162,12 @@ private:
   bool begun_ = false;
   EventNumber first_event_ = 0;
   EventNumber known_end_ = 0;
-  // How many readout units are: here, joined, at their end, and not announced beyond
-  // assigned_end().
+  // How many readout units are: here, joined, at their end, here and silent, and not announced
+  // beyond assigned_end().
   std::size_t here_ = 0;
   std::size_t joined_ = 0;
   std::size_t ended_ = 0;
+  std::size_t silent_ = 0;
   std::size_t behind_ = 0;
 };
 

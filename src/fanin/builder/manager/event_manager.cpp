@@ -14,6 +14,19 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::size_t reason_shown = 1000; // bytes: it names a path, or sources
+constexpr Duration laggard_period_max = std::chrono::milliseconds{250};
+constexpr Duration silent_period_min = std::chrono::milliseconds{10};
+
+// How long a readout unit is behind before it is told.
+Duration laggard_period(const System& system) {
+  return std::min<Duration>(system.event_deadline / 4, laggard_period_max);
+}
+
+// One whose sources are all silent.
+Duration silent_period(const System& system) {
+  return std::min(laggard_period(system),
+                  std::max<Duration>(system.latency / 2, silent_period_min));
+}
 } // namespace
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
@@ -44,7 +57,8 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
                 *environment_.loop, environment_.log}),
       alive_tick_([this] { check_alive(); }),
       grace_tick_([this] { end_graces(); }),
-      laggard_tick_([this] { watch_laggards(); }) {
+      laggard_tick_([this] { watch_laggards(); }),
+      silent_tick_([this] { events_.lead_silent(); }) {
   environment_.loop->add(*this);
 }
 
@@ -81,7 +95,7 @@ void EventManager::start_if_ready() {
   const Time now = environment_.loop->now();
   accounts_.begin(now);
   environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
-  laggard_tick_.start(*environment_.loop, now + system_.event_deadline / 4);
+  laggard_tick_.start(*environment_.loop, now + laggard_period(system_));
   reading_.start(now);
   if (stop_wanted_ && running()) reading_.stop();
 }
@@ -122,6 +136,7 @@ void EventManager::end() {
   reading_.cancel();
   alive_tick_.cancel();
   laggard_tick_.cancel();
+  silent_tick_.cancel();
   const Announcements& announced = events_.announcements();
   for (const auto& [first, batch] : dispatcher_.batches())
     accounts_.lose(wire::events_of(batch.range, batch.gaps));
@@ -352,8 +367,7 @@ bool EventManager::readout_message(NodeId node, wire::MessageType type,
     return take_message(reader, receiver, on, node);
   };
   switch (type) {
-  case wire::MessageType::announce:
-    return events_.on_announce(node, reader, dispatcher_.decided(), liveness_.running_time());
+  case wire::MessageType::announce: return on_announce(node, reader);
   case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
   case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
   case wire::MessageType::begin: events_.on_begin(node, environment_.loop->now()); return true;
@@ -411,7 +425,16 @@ bool EventManager::storing() const {
 
 void EventManager::watch_laggards() {
   events_.watch_laggards();
-  laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);
+  laggard_tick_.start(*environment_.loop, environment_.loop->now() + laggard_period(system_));
+}
+
+bool EventManager::on_announce(NodeId node, wire::MessageReader& reader) {
+  if (!events_.on_announce(node, reader, dispatcher_.decided(), liveness_.running_time()))
+    return false;
+  if (events_.any_silent() && !silent_tick_.active() && !ended()) {
+    silent_tick_.start(*environment_.loop, environment_.loop->now() + silent_period(system_));
+  }
+  return true;
 }
 
 std::string EventManager::waiting_for() const {

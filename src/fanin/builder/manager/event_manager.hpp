@@ -131,6 +131,7 @@ private:
   // the life of the run
   void start_if_ready();
   void watch_laggards();
+  [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader);
   void finish_if_built();
   void finish();
   void end();
@@ -164,6 +165,7 @@ private:
   net::Timer alive_tick_;
   net::Timer grace_tick_; // runs while a readout unit has lost its connection
   net::Timer laggard_tick_;
+  net::Timer silent_tick_; // runs while a silent readout unit may be behind
 };
 
 } // namespace fanin::builder

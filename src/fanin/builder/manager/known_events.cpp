@@ -158,6 +158,17 @@ void KnownEvents::watch_laggards() {
   laggards_end_ = agreed_end();
 }
 
+void KnownEvents::lead_silent() {
+  const EventNumber end = agreed_end();
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const Announcements::Readout& readout = announced_.readouts()[i];
+    const auto node = static_cast<NodeId>(i);
+    const bool follows = readout.state == Announcements::State::announcing && readout.silent;
+    if (follows && readout.end < end && parts_.outbox.roomy(readout_key(node)))
+      send_known_end(node, end);
+  }
+}
+
 std::string KnownEvents::overtaken(NodeId behind, NodeId ahead) const {
   return fmt::format("readout unit '{}', which is at event {}: readout unit '{}' is at event {}, "
                      "more than event.window ({}) ahead",

@@ -68,6 +68,10 @@ public:
   // Periodically: tells readout units that others are ahead, so that they stop waiting for silent
   // sources.
   void watch_laggards();
+  // All sources of a readout unit are silent: it goes no further than it is told.
+  [[nodiscard]] bool any_silent() const { return announced_.any_silent(); }
+  // Tells such readout units where the others are.
+  void lead_silent();
 
   // Human-readable: which readout units begin too far from each other; empty: none.
   [[nodiscard]] const std::string& apart() const { return apart_; }

@@ -24,8 +24,9 @@ protected:
     }
     phase_.run();
   }
-  bool announce(NodeId node, EventNumber first, EventNumber end) {
-    const wire::Announce message{.first = first, .end = end, .bytes = 100};
+  bool announce(NodeId node, EventNumber first, EventNumber end, bool silent = false) {
+    const wire::Announce message{
+        .first = first, .end = end, .bytes = 100, .silent = static_cast<std::uint8_t>(silent)};
     wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
     return events_.on_announce(node, reader, 0, {});
   }
@@ -72,6 +73,25 @@ TEST_F(Known, who_is_behind_hears_how_far_the_others_are) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].event, 128U);
   EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(1)).empty());
+}
+
+TEST_F(Known, who_is_silent_hears_at_once_how_far_the_others_are) {
+  EXPECT_TRUE(announce(0, 0, 64, true));
+  EXPECT_TRUE(announce(1, 0, 64));
+  EXPECT_TRUE(events_.find_first_event());
+  EXPECT_TRUE(events_.any_silent());
+  events_.lead_silent();
+  EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(0)).empty()) << "nobody is ahead";
+  EXPECT_TRUE(announce(1, 64, 128));
+  events_.lead_silent();
+  const auto told = messages_.take<wire::Horizon>(readout_key(0));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].event, 128U);
+  EXPECT_TRUE(announce(0, 64, 128));
+  EXPECT_FALSE(events_.any_silent());
+  EXPECT_TRUE(announce(1, 128, 192));
+  events_.lead_silent();
+  EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(0)).empty());
 }
 
 TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
