@@ -55,7 +55,7 @@ struct RunSummary {
   std::uint64_t events_incomplete = 0;
   std::uint64_t events_rejected = 0; // of those built, by the filter
   std::uint64_t events_undecided = 0; // of those built, by any filter unit
-  std::uint64_t events_undelivered = 0; // of those built: their slice was given up
+  std::uint64_t events_undelivered = 0; // of those built: their slice did not get them
   std::uint64_t events_lost = 0; // announced or triggered, and not built when the run was cut off
   std::uint64_t events_bad = 0; // with a damaged fragment
   std::uint64_t bytes_built = 0; // payload

@@ -50,6 +50,7 @@ public:
     storage::ForwardSinkOptions options = options_;
     options.builder = owner.builder;
     options.run = owner.run;
+    options.first = owner.incarnation == 1;
     options.log = owner.log;
     std::uint64_t& current = current_[owner.builder];
     const std::uint64_t mine = ++current;

@@ -74,7 +74,7 @@ struct Committed {
   std::uint64_t ticket = 0; ///< of the batch
   std::uint32_t rejected = 0; ///< events that the filter rejected
   std::uint32_t undecided = 0; ///< events that no filter unit could decide
-  std::uint32_t undelivered = 0; ///< events whose slice was given up
+  std::uint32_t undelivered = 0; ///< events that their slice did not get
 };
 
 enum class SubmitOutcome : std::uint8_t { accepted, busy };

@@ -33,6 +33,7 @@ void ForwardSink::run_began() {
                          .url = options_.slices[i],
                          .source = options_.source,
                          .sender = options_.sender,
+                         .first = options_.first,
                          .give_up = options_.give_up,
                          .is_unanswered = options_.is_unanswered,
                          .log = options_.log},

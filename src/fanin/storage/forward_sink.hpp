@@ -26,6 +26,7 @@ struct ForwardSinkOptions {
   std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
   RunNumber run = 0;
   std::uint64_t sender = 1; ///< another one for each sink, not 0
+  bool first = true; ///< of its builder unit in this run: nothing was sent before
   Duration give_up =
       std::chrono::seconds{30}; ///< how long a slice without connection is waited for
   std::vector<SourceInfo> sources; ///< of the run, in any order

@@ -168,6 +168,7 @@ protected:
         .block = 4,
         .run = 3,
         .sender = 77,
+        .first = first_,
         .give_up = 10s,
         .sources = testing::make_sources(2),
         .depth = 3,
@@ -234,6 +235,7 @@ protected:
   std::optional<Slice> left_;
   std::optional<Slice> right_;
   bool run_begins_ = true;
+  bool first_ = true; // nothing of this run was sent before
   std::size_t builder_ = 0; // of builders_
   std::size_t builders_ = 1;
   std::unique_ptr<ForwardSink> sink_;
@@ -578,6 +580,20 @@ TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
   EXPECT_EQ(undelivered_, 8U);
 }
 
+TEST_F(Forward, what_a_slice_had_announced_before_it_stayed_away_is_delivered) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until_left_has_read(4);
+  left_->source->announced(3);
+  for (int i = 0; i < 10; ++i) turn(1ms); // the sink has heard it
+  left_.reset();
+  until([&] { return log_.contains("is away"); });
+  clock_.advance(10s);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(undelivered_, 1U);
+}
+
 TEST_F(Forward, a_slice_is_told_of_numbers_that_no_source_has) {
   left_.emplace();
   make({left_->source->listening_url()});
@@ -617,6 +633,7 @@ TEST_F(Forward, a_batch_without_events_waits_for_its_slice) {
 TEST_F(Forward, of_a_batch_that_is_announced_the_end_is_sent) {
   left_.emplace();
   left_->source->announced(2);
+  first_ = false;
   make({left_->source->listening_url()});
   ASSERT_EQ(submit(0, 2), SubmitOutcome::accepted);
   until([&] { return committed_.size() == 1; });
@@ -693,6 +710,7 @@ TEST_F(Forward, a_later_sink_does_not_send_what_the_slice_has_read) {
   for (const EventNumber first : {0U, 4U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
   until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 8; });
 
+  first_ = false;
   make({url});
   const auto connections = [&] { return left_->source->counters().front().value; };
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
@@ -706,6 +724,41 @@ TEST_F(Forward, a_later_sink_does_not_send_what_the_slice_has_read) {
   left_->source->announced(12);
   until([&] { return committed_.size() == 3; });
   EXPECT_EQ(undelivered_, 0U);
+}
+
+// A group that is run once more, from the first number on, while its slices go on.
+TEST_F(Forward, what_a_slice_has_from_an_earlier_run_is_not_delivered) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  deliver_first_batch();
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  until_left_has_read(8);
+  EXPECT_EQ(undelivered_, 0U);
+
+  make({url});
+  for (const EventNumber first : {0U, 4U, 8U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  until_left_has_read(12);
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 4; });
+  EXPECT_THAT(committed_, ElementsAre(0, 0, 4, 8));
+  EXPECT_EQ(undelivered_, 8U);
+  EXPECT_THAT(log_, ::testing::HasSubstr("has announced events before it got them"));
+}
+
+TEST_F(Forward, what_a_slice_builds_before_it_has_got_it_is_not_delivered) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  deliver_first_batch();
+  (void)left_->fixture.queue.give_up_until(10); // it has waited for too long
+  left_->source->announced(10);
+  for (int i = 0; i < 10; ++i) turn(1ms); // the sink has heard it
+  for (const EventNumber first : {4U, 8U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  until_left_has_read(12);
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_EQ(undelivered_, 4U) << "8 and 9 were sent";
+  EXPECT_THAT(log_, ::testing::HasSubstr("has announced events before it got them"));
 }
 
 TEST_F(Forward, a_sink_that_another_one_has_taken_over_from_ends_at_once) {

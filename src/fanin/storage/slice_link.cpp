@@ -271,7 +271,7 @@ bool SliceLink::on_answer(Time now) {
   if (loss_logged_ || silence_logged_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
-  loss_logged_ = silence_logged_ = give_up_logged_ = false;
+  loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
   go_to(0);
   return true;
@@ -340,7 +340,7 @@ bool SliceLink::send(Time now) {
 
 void SliceLink::advance(std::uint64_t bytes) {
   while (bytes > 0) {
-    const SuperFragments& batch = *batches_[batch_];
+    SuperFragments& batch = *batches_[batch_];
     const std::uint64_t rest = batch.bytes(message_) - offset_;
     if (bytes < rest) {
       offset_ += bytes;
@@ -348,6 +348,7 @@ void SliceLink::advance(std::uint64_t bytes) {
     }
     bytes -= rest;
     offset_ = 0;
+    batch.sent(message_);
     if (++message_ == batch.messages()) go_to(batch_ + 1);
   }
 }
@@ -370,21 +371,36 @@ bool SliceLink::first_is_known() {
   return batch_ > 0 || (state_ != State::open && batch.events() > 0);
 }
 
+void SliceLink::log_given_up() {
+  if (std::exchange(give_up_logged_, true)) return;
+  options_.log(LogLevel::error,
+               fmt::format("{} is given up: it was away for more than {} (slice.give_up); events "
+                           "for it are lost until it is here again",
+                           options_.name, format_duration(options_.give_up)));
+}
+
+void SliceLink::log_not_sent() {
+  if (std::exchange(not_sent_logged_, true)) return;
+  options_.log(LogLevel::error,
+               fmt::format("{} has announced events before it got them from here: they are lost. "
+                           "It did not wait for them any longer (event.deadline), or an earlier "
+                           "run has sent the same numbers",
+                           options_.name));
+}
+
 // Its pages may go: sendmsg() has copied what it took.
 void SliceLink::take_done(Time now, std::vector<Done>& done) {
   while (!batches_.empty()) {
     const SuperFragments& batch = *batches_.front();
     const bool known = first_is_known();
     if (!known && !given_up(now)) return;
-    if (!known && batch.events() > 0 && !std::exchange(give_up_logged_, true)) {
-      options_.log(LogLevel::error,
-                   fmt::format("{} is given up: it was away for more than {} (slice.give_up); "
-                               "events for it are lost until it is here again",
-                               options_.name, format_duration(options_.give_up)));
-    }
+    // The slice may have built an event without waiting any longer, or have it from another run.
+    const std::size_t not_sent = options_.first ? batch.events_not_sent() : 0;
+    const std::size_t undelivered = std::max(not_sent, batch.events_from(announced_));
+    if (undelivered > 0) known ? log_not_sent() : log_given_up();
     done.push_back({.ticket = batch.ticket(),
-                    .undelivered = known ? 0 : static_cast<std::uint32_t>(batch.events()),
-                    .bytes = known ? batch.payload_bytes() : 0});
+                    .undelivered = static_cast<std::uint32_t>(undelivered),
+                    .bytes = undelivered == 0 ? batch.payload_bytes() : 0});
     batches_.pop_front();
     if (batch_ > 0) {
       --batch_;

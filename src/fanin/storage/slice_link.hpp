@@ -33,6 +33,7 @@ struct SliceLinkOptions {
                 ///< answered last. When all have failed, they are looked up again
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
+  bool first = true; ///< nothing was sent to the slice in this run before
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
   std::function<bool(int)> is_unanswered; ///< of a socket: net::is_unanswered(), or of a test
   LogFunction log;
@@ -51,7 +52,8 @@ public:
   /// slice was told that there are none.
   struct Done {
     std::uint64_t ticket = 0;
-    std::uint32_t undelivered = 0; ///< events that the slice may not have
+    std::uint32_t undelivered = 0; ///< events that the slice may not have, or has announced
+                                   ///< before they were sent
     std::uint64_t bytes = 0; ///< payload
   };
   /// The numbers of a batch are above those of the ones before. They are held until they are done.
@@ -101,6 +103,8 @@ private:
   void go_to(std::size_t batch);
   [[nodiscard]] bool first_is_known();
   [[nodiscard]] bool given_up(Time now) const;
+  void log_given_up();
+  void log_not_sent();
   void take_done(Time now, std::vector<Done>& done);
   void set_due(Time now);
 
@@ -127,6 +131,7 @@ private:
   bool loss_logged_ = false;
   bool silence_logged_ = false;
   bool give_up_logged_ = false;
+  bool not_sent_logged_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added

@@ -3,6 +3,7 @@
 /// is copied.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,18 @@ public:
   /// The first message that is new to a reader that has read the event `number`; messages(): there
   /// is none. After the last event that is the message that ends the batch.
   [[nodiscard]] std::size_t first_above(EventNumber number) const;
+  /// How many of its events have this number or one above.
+  [[nodiscard]] std::size_t events_from(EventNumber number) const {
+    return number == 0 ? events() : events() - std::min(events(), first_above(number - 1));
+  }
+  /// A message was sent whole. Messages are sent in order, some of them once more.
+  void sent(std::size_t message) {
+    sent_from_ = sent_end_ == 0 ? message : std::min(sent_from_, message);
+    sent_end_ = std::max(sent_end_, message + 1);
+  }
+  [[nodiscard]] std::size_t events_not_sent() const {
+    return events() - (std::min(sent_end_, events()) - std::min(sent_from_, events()));
+  }
   [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
   /// Appends the bytes of a message from `from` on to `out`.
   void append(std::size_t message, std::uint64_t from, std::vector<iovec>& out) const;
@@ -61,6 +74,8 @@ private:
   std::vector<std::byte> heads_;
   std::vector<iovec> parts_;
   std::uint64_t payload_bytes_ = 0;
+  std::size_t sent_from_ = 0; // message
+  std::size_t sent_end_ = 0; // behind the last one; 0: none was sent
 };
 
 } // namespace fanin::storage

@@ -323,7 +323,7 @@ struct Built { // followed by MissingRange[missing_ranges], BadFragment[bad]
   std::uint32_t incomplete = 0; ///< events that lack a required source
   std::uint32_t rejected = 0; ///< events that the filter rejected
   std::uint32_t undecided = 0; ///< events that no filter unit could decide
-  std::uint32_t undelivered = 0; ///< events whose slice was given up
+  std::uint32_t undelivered = 0; ///< events that their slice did not get
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Built) == 48);
