@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/identity.hpp"
@@ -23,10 +24,13 @@ public:
     numbered_ = running_ = false;
   }
   /// To be called before each read. Until the queue is numbered no number but the first is due: a
-  /// source may have to wait long for the run.
-  void wait_for_run(bool numbered, Time now) {
+  /// source may have to wait long for the run. It does not wait as long as its fragments are
+  /// dropped because they come before the first event (`dropped`: how many so far).
+  void wait_for_run(bool numbered, std::uint64_t dropped, Time now) {
+    const bool dropping = std::exchange(dropped_, dropped) != dropped;
     if (running_) return;
     running_ = numbered;
+    if (dropping) return;
     waited_ = periods(now); // whole ones: sources that started together stay in step
     numbered_ = false;
   }
@@ -63,6 +67,7 @@ private:
   Time from_{};
   EventNumber first_ = 0; // the number that was due then; below 0 it wraps
   std::uint64_t waited_ = 0; // periods
+  std::uint64_t dropped_ = 0; // fragments before the first event, at the last read
   bool numbered_ = false; // first_ is known
   bool running_ = false;
 };

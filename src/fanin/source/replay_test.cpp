@@ -85,17 +85,31 @@ TEST(Pacer, time_stands_still_until_the_run_begins) {
   Pacer pacer(1000);
   pacer.start(Time{});
   for (const Time waiting : {Time{}, Time{5s}, Time{9s}}) {
-    pacer.wait_for_run(false, waiting);
+    pacer.wait_for_run(false, 0, waiting);
     EXPECT_TRUE(pacer.due(70, waiting));
     EXPECT_FALSE(pacer.due(71, waiting));
   }
-  pacer.wait_for_run(true, Time{20s});
+  pacer.wait_for_run(true, 0, Time{20s});
   EXPECT_TRUE(pacer.due(70, Time{20s}));
   EXPECT_FALSE(pacer.due(71, Time{20s}));
   EXPECT_EQ(pacer.wake(71, Time{20s}), Time{20s + 1ms + 1ns});
-  pacer.wait_for_run(true, Time{21s});
+  pacer.wait_for_run(true, 0, Time{21s});
   EXPECT_TRUE(pacer.due(1070, Time{21s}));
   EXPECT_FALSE(pacer.due(1071, Time{21s}));
+}
+
+TEST(Pacer, time_goes_on_while_fragments_before_the_first_event_are_dropped) {
+  using namespace std::chrono_literals;
+  Pacer pacer(1000);
+  pacer.start(Time{});
+  pacer.wait_for_run(false, 0, Time{});
+  EXPECT_TRUE(pacer.due(70, Time{}));
+  pacer.wait_for_run(false, 1, Time{12ms});
+  EXPECT_TRUE(pacer.due(82, Time{12ms}));
+  EXPECT_FALSE(pacer.due(83, Time{12ms}));
+  pacer.wait_for_run(false, 1, Time{20ms}); // the next one is not dropped: it waits for the run
+  EXPECT_TRUE(pacer.due(83, Time{20ms}));
+  EXPECT_FALSE(pacer.due(84, Time{20ms}));
 }
 
 TEST(Pacer, sources_that_started_together_stay_in_step) {
@@ -104,8 +118,8 @@ TEST(Pacer, sources_that_started_together_stay_in_step) {
   Pacer other(1000);
   one.start(Time{});
   other.start(Time{});
-  one.wait_for_run(true, Time{5300us});
-  other.wait_for_run(true, Time{5700us});
+  one.wait_for_run(true, 0, Time{5300us});
+  other.wait_for_run(true, 0, Time{5700us});
   EXPECT_TRUE(one.due(3, Time{5700us}));
   EXPECT_TRUE(other.due(3, Time{5700us}));
   EXPECT_EQ(one.wake(4, Time{5700us}), other.wake(4, Time{5700us}));
