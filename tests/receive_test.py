@@ -8,6 +8,9 @@ import threading
 
 from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
+sys.path.append(str(SOURCE / "examples/receive"))
+from send_fragments import AcknowledgedSender  # noqa: E402
+
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
 EVENTS = 400
@@ -217,3 +220,21 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
         assert result["events"]["built"] == EVENTS, result["events"]
         assert (fragments["late"], fragments["dropped"]) == (0, 0), fragments
         assert verify(result)["events"] == result["events"]["built"], "verify"
+
+
+def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost():
+    with Folder() as folder, Port() as port:
+        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
+                 "--set", 'process.0.nodes=["ru0"]') as run:
+            run.wait_for("waits for fragments")
+            sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            for event in range(0, 20, 2):
+                sender.send(event, b"data")
+            sender.pause()
+            assert not sender.kept
+            run.kill("ru0")
+            run.wait_for("is gone")
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        assert (result["events"]["built"], result["events"]["lost"]) == (10, 0), result["events"]
