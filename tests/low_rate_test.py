@@ -41,7 +41,7 @@ def wake_ups(pid):
 def wake_ups_per_second(run):
     """By process, while some seconds' events are built."""
     pids = [run.process.pid, *(run.pid(node) for node in NODES)]
-    run.wait_for_events(1)
+    run.wait_for(r" [1-9]\d* events ")
     before, start = [wake_ups(pid) for pid in pids], time.monotonic()
     run.wait_for(r" \d+ events ")
     run.wait_for(r" \d+ events ")
@@ -71,15 +71,15 @@ def test_few_wake_ups_serve_many_events(rate):
 
 
 @contextmanager
-def sending(port, source):
-    """A detector at 1 kHz, one fragment at a time, in a thread."""
+def sending(port, source, events=sys.maxsize):
+    """A detector at 1 kHz, one fragment at a time, in a thread. After so many events it has nothing, until it ends."""
     ends = threading.Event()
 
     def send():
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(struct.pack("<8sHHI", b"FANINRCV", 1, 0, source))
             event = 0
-            while not ends.wait(0.001):
+            while not ends.wait(0.001 if event < events else None):
                 connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, 0, source, event, 200, 0) + bytes(200))
                 event += 1
             connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 2, 0, source, 0, 0, 0))
@@ -93,18 +93,29 @@ def sending(port, source):
         thread.join()
 
 
+@contextmanager
+def receiving(folder, **more):
+    with Run(folder.write("run.toml", RECEIVING.format(output=folder.path / "out"))) as run:
+        ports = {}
+        while len(ports) < 2:
+            found = run.wait_for(r"(0x30[01]): waits for fragments at tcp://127.0.0.1:(\d+)")
+            ports[int(found[1], 16)] = int(found[2])
+        with sending(ports[0x300], 0x300, **more), sending(ports[0x301], 0x301, **more):
+            yield run
+        check_balanced(run.finish())
+
+
 def test_fragments_that_come_one_by_one_are_read_together():
-    with Folder() as folder:
-        with Run(folder.write("run.toml", RECEIVING.format(output=folder.path / "out"))) as run:
-            ports = {}
-            while len(ports) < 2:
-                found = run.wait_for(r"(0x30[01]): waits for fragments at tcp://127.0.0.1:(\d+)")
-                ports[int(found[1], 16)] = int(found[2])
-            with sending(ports[0x300], 0x300), sending(ports[0x301], 0x301):
-                rates = wake_ups_per_second(run)
-            result = run.finish()
-        check_balanced(result)
+    with Folder() as folder, receiving(folder) as run:
+        rates = wake_ups_per_second(run)
         assert max(rates["ru0"], rates["ru1"]) <= 400, rates  # a fragment at a time: 1,000 more
+
+
+def test_senders_that_have_nothing_wake_nobody():
+    with Folder() as folder, receiving(folder, events=100) as run:
+        run.wait_for(" 100 events ")
+        rates = wake_ups_per_second(run)
+        assert max(rates["ru0"], rates["ru1"]) <= 60, rates
 
 
 if __name__ == "__main__":

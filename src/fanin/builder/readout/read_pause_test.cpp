@@ -37,6 +37,30 @@ TEST(ReadPause, leaves_no_more_than_a_socket_holds) {
   }
 }
 
+TEST(ReadPause, of_a_source_that_gives_nothing_ends_until_something_comes) {
+  ReadPause pause{6ms};
+  pause.begin(200, Time{1s});
+  pause.begin(0, pause.until());
+  const Time end = pause.until();
+  pause.begin(0, end);
+  EXPECT_EQ(pause.until(), end);
+  pause.begin(0, end); // the loop looks again before it waits
+  EXPECT_EQ(pause.until(), end);
+  pause.begin(200, end + 1h);
+  EXPECT_GT(pause.until(), end + 1h);
+}
+
+TEST(ReadPause, leaves_a_source_whose_data_are_dropped_alone_half_of_the_time) {
+  ReadPause pause{6ms};
+  std::uint64_t reads = 0;
+  for (Time now{1s}; now < Time{2s}; now += 10us) { // data come so often
+    if (now < pause.until()) continue;
+    pause.begin(0, now);
+    ++reads;
+  }
+  EXPECT_LE(reads, 55'000);
+}
+
 TEST(ReadPause, of_no_length_is_none) {
   ReadPause pause{Duration{0}};
   pause.begin(1, Time{7ms});
