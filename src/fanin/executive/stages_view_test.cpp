@@ -154,7 +154,7 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
   EXPECT_THAT(stages_text(all), HasSubstr("in good order, at least 7 events undelivered\n"));
   EXPECT_THAT(stages_text(all),
               EndsWith("           7 events of group 'group' did not reach their slice: it was "
-                       "away for longer than slice.give_up\n"));
+                       "away for too long, or had built them already\n"));
 }
 
 TEST_F(StagesViewTest, the_first_that_failed_is_the_reason) {
