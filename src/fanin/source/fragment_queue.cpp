@@ -299,6 +299,12 @@ void FragmentQueue::take_at_end() {
   }
 }
 
+// The source says its number once more, since nothing follows for now. A jump may be wrong twice.
+bool FragmentQueue::confirm_at_pause() {
+  const bool right = !judge_.jumps(held_->event, next()) || judge_.right_at_end(held_->event);
+  return held_->entry.absent() || !right || fallen() || take();
+}
+
 void FragmentQueue::end_held() {
   take_at_end();
   if (held_ && !held_->right) drop_held();
@@ -455,7 +461,7 @@ bool FragmentQueue::skip_to(EventNumber counter) {
     if (last >= written_end_) late_end_ = std::max(late_end_, last + 1);
     return true;
   }
-  if (held_ && held_->event == last) return true; // says nothing new
+  if (held_ && held_->event == last) return confirm_at_pause();
   if (held_ && !judge_held(last)) return false;
   if (judge_.follows(last, next())) return skip_now(last + 1);
   held_ = {.event = last,

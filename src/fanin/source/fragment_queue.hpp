@@ -356,6 +356,7 @@ private:
   // A number is held that is below what was answered.
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < table_.next(); }
   bool judge_held(EventNumber following);
+  bool confirm_at_pause();
   bool decide_held(EventNumber following);
   void decide_unclear_held();
   [[nodiscard]] bool others_have_gone_on() const;

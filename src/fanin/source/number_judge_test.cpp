@@ -832,6 +832,36 @@ TEST(Numbers, a_skip_is_judged_as_a_number_is) {
   EXPECT_EQ(queue.next_event(), 11U);
 }
 
+// Of a source that has nothing more to send for now.
+TEST(Numbers, a_skip_to_the_next_number_confirms_the_one_that_is_held) {
+  Sender sender;
+  FragmentQueue& queue = sender.queue();
+  sender.sends({5}); // its first one, and nobody else has begun
+  EXPECT_FALSE(queue.numbered());
+  EXPECT_TRUE(queue.skip_to(6));
+  EXPECT_EQ(queue.next_event(), 6U);
+  sender.sends({8});
+  EXPECT_EQ(queue.next_event(), 6U);
+  EXPECT_TRUE(queue.skip_to(9));
+  EXPECT_EQ(queue.next_event(), 9U);
+  // A jump may be wrong: the source repeats it.
+  sender.others_are_at(9, 10).sends({1U << 30});
+  EXPECT_TRUE(queue.skip_to((1U << 30) + 1));
+  EXPECT_EQ(queue.next_event(), 9U);
+  sender.sends({9, 10});
+  EXPECT_EQ(sender.taken(), (Numbers{5, 8, 9, 10}));
+  EXPECT_EQ(sender.jumps(), 1U);
+}
+
+TEST(Numbers, a_skip_to_the_next_number_confirms_a_first_one_that_is_near_the_others) {
+  for (const EventNumber others : {100U, 10000U}) {
+    Sender sender;
+    sender.others_are_at(others, others + 1).sends({90});
+    EXPECT_TRUE(sender.queue().skip_to(91));
+    EXPECT_EQ(sender.queue().numbered(), others == 100);
+  }
+}
+
 // As docs/plugins.md says.
 TEST(Numbers, a_skip_before_each_fragment_crosses_the_window_at_each_step) {
   constexpr EventNumber step = 300;
