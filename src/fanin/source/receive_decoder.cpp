@@ -52,14 +52,15 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
 }
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
-  const bool left_out = header_.event < left_out_end_;
+  const bool known = header_.event < left_out_end_;
   if (header_.kind == ReceiveKind::skip_to) {
-    if (!left_out && !queue.skip_to(header_.event)) return State::full;
+    if (!known && !queue.skip_to(header_.event)) return State::full;
     finish_message();
     return State::hungry;
   }
+  const bool repeats = known && header_.event < taken_end_;
   const WriteOutcome outcome =
-      left_out ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
+      repeats ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
   payload_left_ = header_.size;
   crc_ = 0;
@@ -91,7 +92,10 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
 
 void ReceiveDecoder::finish_message() {
   last_event_ = header_.event;
-  if (header_.kind == ReceiveKind::fragment) last_fragment_ = header_.event;
+  if (header_.kind == ReceiveKind::fragment) {
+    last_fragment_ = header_.event;
+    taken_end_ = std::max(taken_end_, header_.event + 1);
+  }
   step_ = Step::header;
 }
 

@@ -50,12 +50,15 @@ public:
   [[nodiscard]] std::optional<std::uint64_t> last_fragment() const { return last_fragment_; }
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
-  /// The readout unit joins a run: senders may send fragments again that were taken before.
-  void begin_run() {
+  /// The readout unit joins a run, in which all below `first` is decided: senders may send
+  /// fragments again that were taken before.
+  void begin_run(std::uint64_t first) {
     last_fragment_.reset();
+    taken_end_ = first;
     paused_ = false;
   }
-  /// Messages below this number repeat what is known: they are left out, and not counted.
+  /// Fragments below this number that were taken before in this run, and what a sender says to skip
+  /// below it, repeat what is known: they are left out, and not counted.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
@@ -83,6 +86,7 @@ private:
   std::uint64_t bad_checksums_ = 0;
   std::optional<std::uint64_t> last_event_;
   std::optional<std::uint64_t> last_fragment_;
+  std::uint64_t taken_end_ = 0; // behind the highest number of a fragment in this run
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;
 };

@@ -223,7 +223,7 @@ TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connectio
   take(sender.pause().skip_to(4));
   EXPECT_FALSE(decoder.paused());
   take(sender.pause());
-  decoder.begin_run();
+  decoder.begin_run(0);
   EXPECT_FALSE(decoder.paused()) << "what was taken before may come again";
 }
 

@@ -74,7 +74,7 @@ Result<> ReceiveSource::listen() {
 
 Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
   restarted_ = true;
-  decoder_.begin_run();
+  decoder_.begin_run(first_event);
   acknowledger_.start(first_event);
   ended_ = false;
   return listen();

@@ -440,6 +440,25 @@ TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
   EXPECT_EQ(payload_of(bench.fixture.queue, 4), bytes_of(10, 4));
 }
 
+// It was not waited for any longer, and others were announced meanwhile.
+TEST(ReceiveSource, what_comes_first_when_it_is_announced_is_late) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface_of(3, 77).fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  (void)bench.fixture.queue.give_up_until(4);
+  bench.source->announced(4);
+  SenderBytes more(5);
+  for (const EventNumber event : {0U, 1U, 3U, 4U}) more.fragment(event, bytes_of(10, event));
+  peer.send(more.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 5; });
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 2U) << "0 was read before";
+  EXPECT_EQ(bench.fixture.queue.written(), 2U);
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 0U);
+}
+
 TEST(ReceiveSource, a_rejoin_makes_version_3_send_again_what_was_not_announced) {
   Bench bench;
   bench.fixture.queue.start(0);
