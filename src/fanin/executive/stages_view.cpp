@@ -105,16 +105,23 @@ std::string StagesView::progress_line() const {
          waiting_text();
 }
 
-// One slice that makes no progress stops all groups and slices. The groups know which one it is,
-// and the slice knows what it lacks itself.
+// One that makes no progress stops all others. A group knows for which slice it waits, and a slice
+// what it lacks itself. Who lacks a node is the reason, and the others wait for it.
 std::string StagesView::waiting_text() const {
   std::string of_group;
   std::string of_slice;
-  for (const Entry& entry : entries_) {
-    std::string& text = entry.configuration->forwards() ? of_group : of_slice;
-    if (text.empty()) text = waiting_text(entry);
+  for (const bool reason : {true, false}) {
+    for (const Entry& entry : entries_) {
+      std::string& text = entry.configuration->forwards() ? of_group : of_slice;
+      if (text.empty() && lacks_node(entry) == reason) text = waiting_text(entry);
+    }
   }
   return of_group + of_slice;
+}
+
+bool StagesView::lacks_node(const Entry& entry) {
+  return entry.progress.at("readouts").natural() < entry.configuration->readouts() ||
+         entry.progress.at("builders").natural() < entry.configuration->builders();
 }
 
 std::string StagesView::waiting_text(const Entry& entry) {

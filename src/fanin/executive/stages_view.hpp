@@ -51,6 +51,7 @@ private:
   [[nodiscard]] json::Value result_of(const Entry& entry) const;
   [[nodiscard]] std::string waiting_text() const;
   [[nodiscard]] static std::string waiting_text(const Entry& entry);
+  [[nodiscard]] static bool lacks_node(const Entry& entry);
 
   std::vector<Entry> entries_;
   std::set<std::size_t> round_; // configurations that have reported their progress in it

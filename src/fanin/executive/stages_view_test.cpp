@@ -113,6 +113,23 @@ TEST_F(StagesViewTest, the_line_says_what_a_group_or_a_slice_that_stands_waits_f
   EXPECT_FALSE(view_.progress_line().contains("waiting")) << "they have ended";
 }
 
+TEST(StagesOfTwoGroups, of_groups_that_stand_the_line_names_the_one_that_lacks_a_node) {
+  std::vector<config::Configuration> configurations{configuration_of("whole.toml", true),
+                                                    configuration_of("lacking.toml", true)};
+  for (auto& one : configurations) one.system.builder_units = {"bu0", "bu1"};
+  StagesView view{configurations};
+  for (int i = 0; i < 4; ++i) {
+    const bool whole = i % 2 == 0;
+    view.on_report(whole ? 0 : 1,
+                   json::Object{{"report", "progress"},
+                                {"events", 300},
+                                {"open", 5},
+                                {"builders", whole ? 2 : 1},
+                                {"waiting_for", whole ? "slice 1" : "builder unit 'bu1'"}});
+  }
+  EXPECT_THAT(view.progress_line(), EndsWith("2 groups  lacking waiting for builder unit 'bu1'"));
+}
+
 TEST_F(StagesViewTest, the_line_names_a_slice_that_has_not_begun) {
   progress(slice0, 1, 100);
   progress(slice1, 1, 0);
