@@ -232,6 +232,7 @@ def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost
                 sender.send(event, b"data")
             sender.pause()
             assert not sender.kept
+            run.wait_for(" 10 events ")  # what is announced and not built would be lost
             run.kill("ru0")
             run.wait_for("is gone")
             run.signal()
