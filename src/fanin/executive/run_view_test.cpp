@@ -150,6 +150,12 @@ TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
   EXPECT_THAT(view_.progress_line(), Not(HasSubstr("waiting")));
 }
 
+TEST(SummaryText, names_the_counters_of_a_source) {
+  json::Value result = json::Object{{"run", 1}};
+  result["sources"]["0x1"]["counters"] = json::Object{{"connections", 1}, {"not_allowed", 2}};
+  EXPECT_THAT(summary_text(result), HasSubstr(" source 0x1: connections 1, not_allowed 2\n"));
+}
+
 TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
   const auto configuration =
       config::parse("[[readout]]\ncount = 2\nsource = [{ id = 1, type = \"emulator\" }]\n"

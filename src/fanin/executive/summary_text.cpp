@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -49,9 +51,12 @@ std::string fragments_text(const json::Value& result) {
       text += fmt::format("           source {}: {} dropped ({})\n", name, count.natural(), reason);
     }
     if (const auto& counters = source.at("counters").object(); !counters.empty()) {
-      text += fmt::format("           source {}:", name);
-      for (const auto& [what, count] : counters)
-        text += fmt::format(" {} {}", count.natural(), printable(what));
+      text += fmt::format("           source {}", name);
+      std::string_view separator = ": ";
+      for (const auto& [what, count] : counters) {
+        text += fmt::format("{}{} {}", std::exchange(separator, ", "), printable(what),
+                            count.natural());
+      }
       text += '\n';
     }
     if (natural(source, "missing") != 0) {
