@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::source {
 
@@ -23,14 +23,13 @@ public:
     waited_ = 0;
     numbered_ = running_ = false;
   }
-  /// To be called before each read. Until the queue is numbered no number but the first is due: a
-  /// source may have to wait long for the run. It does not wait as long as its fragments are
-  /// dropped because they come before the first event (`dropped`: how many so far).
-  void wait_for_run(bool numbered, std::uint64_t dropped, Time now) {
-    const bool dropping = std::exchange(dropped_, dropped) != dropped;
+  /// To be called before each read. Until `queue` is numbered no number but the first is due: the
+  /// source may have to wait long for the run. It does not wait while its fragments are dropped
+  /// because they come before the queue's `first`.
+  void wait_for_run(const FragmentQueue& queue, Time now) {
     if (running_) return;
-    running_ = numbered;
-    if (dropping) return;
+    running_ = queue.numbered();
+    if (queue.waits_for_first()) return;
     waited_ = periods(now); // whole ones: sources that started together stay in step
     numbered_ = false;
   }
@@ -67,7 +66,6 @@ private:
   Time from_{};
   EventNumber first_ = 0; // the number that was due then; below 0 it wraps
   std::uint64_t waited_ = 0; // periods
-  std::uint64_t dropped_ = 0; // fragments before the first event, at the last read
   bool numbered_ = false; // first_ is known
   bool running_ = false;
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fanin/source/testing/queue_fixture.hpp"
+
 namespace fanin::source {
 namespace {
 
@@ -80,49 +82,58 @@ TEST(Pacer, high_rates_do_not_wake_the_loop_for_every_event) {
   EXPECT_TRUE(pacer.due(99, Time{100us}));
 }
 
-TEST(Pacer, time_stands_still_until_the_run_begins) {
+struct PacedRun : ::testing::Test {
+  void begins() { fixture.queue.start(0); }
+  testing::QueueFixture fixture{FragmentQueueOptions{}};
+};
+
+TEST_F(PacedRun, time_stands_still_until_it_begins) {
   using namespace std::chrono_literals;
   Pacer pacer(1000);
   pacer.start(Time{});
   for (const Time waiting : {Time{}, Time{5s}, Time{9s}}) {
-    pacer.wait_for_run(false, 0, waiting);
+    pacer.wait_for_run(fixture.queue, waiting);
     EXPECT_TRUE(pacer.due(70, waiting));
     EXPECT_FALSE(pacer.due(71, waiting));
   }
-  pacer.wait_for_run(true, 0, Time{20s});
+  begins();
+  pacer.wait_for_run(fixture.queue, Time{20s});
   EXPECT_TRUE(pacer.due(70, Time{20s}));
   EXPECT_FALSE(pacer.due(71, Time{20s}));
   EXPECT_EQ(pacer.wake(71, Time{20s}), Time{20s + 1ms + 1ns});
-  pacer.wait_for_run(true, 0, Time{21s});
+  pacer.wait_for_run(fixture.queue, Time{21s});
   EXPECT_TRUE(pacer.due(1070, Time{21s}));
   EXPECT_FALSE(pacer.due(1071, Time{21s}));
 }
 
-TEST(Pacer, time_goes_on_while_fragments_before_the_first_event_are_dropped) {
-  using namespace std::chrono_literals;
-  Pacer pacer(1000);
-  pacer.start(Time{});
-  pacer.wait_for_run(false, 0, Time{});
-  EXPECT_TRUE(pacer.due(70, Time{}));
-  pacer.wait_for_run(false, 1, Time{12ms});
-  EXPECT_TRUE(pacer.due(82, Time{12ms}));
-  EXPECT_FALSE(pacer.due(83, Time{12ms}));
-  pacer.wait_for_run(false, 1, Time{20ms}); // the next one is not dropped: it waits for the run
-  EXPECT_TRUE(pacer.due(83, Time{20ms}));
-  EXPECT_FALSE(pacer.due(84, Time{20ms}));
-}
-
-TEST(Pacer, sources_that_started_together_stay_in_step) {
+TEST_F(PacedRun, sources_that_started_together_stay_in_step) {
   using namespace std::chrono_literals;
   Pacer one(1000);
   Pacer other(1000);
   one.start(Time{});
   other.start(Time{});
-  one.wait_for_run(true, 0, Time{5300us});
-  other.wait_for_run(true, 0, Time{5700us});
+  begins();
+  one.wait_for_run(fixture.queue, Time{5300us});
+  other.wait_for_run(fixture.queue, Time{5700us});
   EXPECT_TRUE(one.due(3, Time{5700us}));
   EXPECT_TRUE(other.due(3, Time{5700us}));
   EXPECT_EQ(one.wake(4, Time{5700us}), other.wake(4, Time{5700us}));
+}
+
+TEST(Pacer, time_goes_on_while_fragments_before_the_first_one_are_dropped) {
+  using namespace std::chrono_literals;
+  testing::QueueFixture fixture{{.first = 83}};
+  Pacer pacer(1000);
+  pacer.start(Time{});
+  pacer.wait_for_run(fixture.queue, Time{});
+  EXPECT_TRUE(pacer.due(70, Time{}));
+  pacer.wait_for_run(fixture.queue, Time{12ms});
+  EXPECT_TRUE(pacer.due(82, Time{12ms}));
+  EXPECT_FALSE(pacer.due(83, Time{12ms}));
+  (void)fixture.queue.begin(83, 1); // it comes, and waits for the run
+  pacer.wait_for_run(fixture.queue, Time{20ms});
+  EXPECT_TRUE(pacer.due(84, Time{20ms}));
+  EXPECT_FALSE(pacer.due(85, Time{20ms}));
 }
 
 TEST(Pacer, an_event_in_the_far_future_is_never_due) {
