@@ -369,18 +369,19 @@ def test_a_group_that_ends_before_it_had_events_for_each_slice_holds_up_nobody()
 
 
 def test_a_group_whose_detector_never_came_keeps_nobody_at_the_end():
-    with Folder() as folder, example(folder, give_up="1s") as files:
-        emulator = re.compile(r'type = "emulator"\nrate = .*\nsize = .*\n')
-        files[0].write_text(emulator.sub('type = "receive"\nwait_for_sender = true\nlisten = "tcp://127.0.0.1:0"\n', files[0].read_text()))
-        with Run(*files, *SMALL, "--duration", "1h") as run:
-            run.wait_for(r"group1 waiting for .*slice \d at tcp://.* slice0 waiting for the senders of ru0")
-            run.signal()
-            result = run.finish()
-        assert "slice0 has not begun, since senders are missing" in run.text(), run.text()
-        assert (result["ok"], result["events"]["built"]) == (True, 0), result["error"]
-        group = result["configurations"]["group1"]
-        check_balanced(group)
-        assert group["events"]["undelivered"] == group["events"]["built"] > 0, group["events"]
+    emulator = re.compile(r'type = "emulator"\nrate = .*\nsize = .*\n')
+    for waited in ("", r"nothing for 1\d s.*"):  # also for longer than run.drain
+        with Folder() as folder, example(folder, give_up="1s") as files:
+            files[0].write_text(emulator.sub('type = "receive"\nwait_for_sender = true\nlisten = "tcp://127.0.0.1:0"\n', files[0].read_text()))
+            with Run(*files, *SMALL, "--duration", "1h", "--set", "run.drain=10s") as run:
+                run.wait_for(rf"group1 waiting for .*slice \d at tcp://.*{waited} slice0 waiting for the senders of ru0")
+                run.signal()
+                result = run.finish()
+            assert "slice0 has not begun, since senders are missing" in run.text(), run.text()
+            assert (result["ok"], result["events"]["built"]) == (True, 0), result["error"]
+            group = result["configurations"]["group1"]
+            check_balanced(group)
+            assert group["events"]["undelivered"] == group["events"]["built"] > 0, group["events"]
 
 
 def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():

@@ -14,8 +14,13 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration progress_period = std::chrono::milliseconds{500};
-// A disk that was full may have space again just now: storage tries once a second.
-constexpr Duration stopping_least = std::chrono::seconds{3};
+// For storage that had to wait before. A disk that was full may have space again just now: it is
+// tried once a second. A slice that has not begun is stopped some seconds after the groups, and is
+// given up slice.give_up later.
+Duration stopping_least(const config::Configuration& configuration) {
+  if (!configuration.forwards()) return std::chrono::seconds{3};
+  return configuration.forward.give_up + std::chrono::seconds{10};
+}
 
 } // namespace
 
@@ -164,7 +169,8 @@ void EventManagerNode::watch_drain(const builder::RunSummary& summary) {
     return;
   }
   const Duration drain = context_.system->drain;
-  const bool tried = stopping && now - stopping_since_ >= std::min(drain, stopping_least);
+  const Duration least = std::min(drain, stopping_least(*context_.configuration));
+  const bool tried = stopping && now - stopping_since_ >= least;
   if (!tried || now - stuck_since_ < drain) return;
   manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
                                  format_duration(now - stuck_since_), manager_->waiting_for()));
