@@ -207,7 +207,7 @@ def test_two_hosts_measure_together():
 def test_there_is_a_table_and_a_drawing():
     with tempfile.TemporaryDirectory() as folder:
         drawing = os.path.join(folder, "stream.svg")
-        done = fanin("bench", "stream", "--sizes", "8B..64B", "--peers", "raw", "--duration", "50ms", "--runs", "1",
+        done = fanin("bench", "stream", "--sizes", "8B..64B", "--peers", "raw", "--duration", "200ms", "--runs", "1",
                      "--stolen-max", "100", "--plot", drawing)
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
