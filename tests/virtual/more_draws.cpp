@@ -83,10 +83,13 @@ void MoreDraws::draw_counters(VirtualSystemOptions& options) {
   constexpr std::array<EventNumber, 3> firsts{0, 1000, 1'000'000'000};
   if (!triggered) first_event_ = firsts[random_.below(firsts.size())];
   constexpr std::array<int, 4> widths{64, 48, 32, 24};
-  const double deadline = std::chrono::duration<double>(options.system.event_deadline).count();
-  const auto early_limit = triggered || options.source_rate_hz <= 0
-                               ? std::uint64_t{100}
-                               : static_cast<std::uint64_t>(deadline * options.source_rate_hz / 2);
+  // A paced emulator gives one of them a read.
+  std::uint64_t early_limit = 100;
+  if (!triggered && options.source_rate_hz > 0) {
+    const Duration period{static_cast<Duration::rep>(1e9 / options.source_rate_hz)};
+    const Duration step = std::max(period, options.system.read_pause());
+    early_limit = static_cast<std::uint64_t>(options.system.event_deadline / (2 * step));
+  }
   for (const auto& info : options.system.sources) {
     Counter& counter = counters_[info.id];
     counter.bits = widths[random_.below(widths.size())];

@@ -24,12 +24,11 @@ public:
     numbered_ = running_ = false;
   }
   /// To be called before each read. Until `queue` is numbered no number but the first is due: the
-  /// source may have to wait long for the run. It does not wait while its fragments are dropped
-  /// because they come before the queue's `first`.
+  /// source may have to wait long for the run. Of fragments before the queue's `first`, which are
+  /// dropped, each read gives one.
   void wait_for_run(const FragmentQueue& queue, Time now) {
     if (running_) return;
     running_ = queue.numbered();
-    if (queue.waits_for_first()) return;
     waited_ = periods(now); // whole ones: sources that started together stay in step
     numbered_ = false;
   }

@@ -120,22 +120,6 @@ TEST_F(PacedRun, sources_that_started_together_stay_in_step) {
   EXPECT_EQ(one.wake(4, Time{5700us}), other.wake(4, Time{5700us}));
 }
 
-TEST(Pacer, time_goes_on_while_fragments_before_the_first_one_are_dropped) {
-  using namespace std::chrono_literals;
-  testing::QueueFixture fixture{{.first = 83}};
-  Pacer pacer(1000);
-  pacer.start(Time{});
-  pacer.wait_for_run(fixture.queue, Time{});
-  EXPECT_TRUE(pacer.due(70, Time{}));
-  pacer.wait_for_run(fixture.queue, Time{12ms});
-  EXPECT_TRUE(pacer.due(82, Time{12ms}));
-  EXPECT_FALSE(pacer.due(83, Time{12ms}));
-  (void)fixture.queue.begin(83, 1); // it comes, and waits for the run
-  pacer.wait_for_run(fixture.queue, Time{20ms});
-  EXPECT_TRUE(pacer.due(84, Time{20ms}));
-  EXPECT_FALSE(pacer.due(85, Time{20ms}));
-}
-
 TEST(Pacer, an_event_in_the_far_future_is_never_due) {
   Pacer pacer(1e-3);
   pacer.start(Time{});
