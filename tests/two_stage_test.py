@@ -186,6 +186,18 @@ def numbers_of(result):
     return sorted(numbers)
 
 
+def results_of_whole_slices(*runs):
+    """Of slices whose groups have ended; they lack nothing."""
+    results = []
+    for run in runs:
+        run.signal()
+        result = run.finish()
+        check_balanced(result)
+        assert (result["events"]["incomplete"], result["fragments"]["dropped"], result["fragments"]["late"]) == (0, 0, 0), result
+        results.append(result)
+    return results
+
+
 def test_what_two_groups_merge_is_built_by_two_slices():
     with Folder() as folder, Port() as left, Port() as right:
         slices, groups = stages(folder, (left, right))
@@ -196,13 +208,8 @@ def test_what_two_groups_merge_is_built_by_two_slices():
                     events = result["events"]
                     assert (events["built"], events["undelivered"], events["lost"]) == (1000, 0, 0), events
                     assert result["files"] == [], "the slices have the files"
-            results = []
-            for run in (one, two):
-                run.signal()
-                results.append(run.finish())
+            results = results_of_whole_slices(one, two)
         for result in results:
-            check_balanced(result)
-            assert (result["events"]["incomplete"], result["fragments"]["dropped"], result["fragments"]["late"]) == (0, 0, 0), result
             found = verify(result)
             assert found["complete"] == found["events"] == result["events"]["built"], found
         assert sum(result["events"]["built"] for result in results) == 1000
@@ -258,13 +265,7 @@ def test_a_group_that_runs_once_more_says_that_its_slices_have_these_numbers_alr
                         events = run.finish()["events"]
                         assert (events["built"], events["undelivered"]) == (1000, 1000 if again else 0), events
                         assert ("has announced events before it got them" in run.text()) == again, run.text()
-            results = []
-            for run in (one, two):
-                run.signal()
-                results.append(run.finish())
-        for result in results:
-            check_balanced(result)
-            assert (result["events"]["incomplete"], result["fragments"]["dropped"], result["fragments"]["late"]) == (0, 0, 0), result
+            results = results_of_whole_slices(one, two)
         assert sum(result["events"]["built"] for result in results) == 1000
 
 

@@ -49,7 +49,7 @@ public:
 
   // Called on the readout unit's loop; it must not wait. The rest is done at the next call.
   ReadResult read(FragmentQueue& queue, Time now) override {
-    pacer_.wait_for_run(queue, now);
+    pacer_.wait_for_run(queue.numbered(), now);
     for (int i = 0; i < events_per_read; ++i) {
       if (!pacer_.due(next_, now)) {
         return {.state = ReadState::waiting, .wake = pacer_.wake(next_, now)};

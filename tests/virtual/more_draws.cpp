@@ -83,7 +83,7 @@ void MoreDraws::draw_counters(VirtualSystemOptions& options) {
   constexpr std::array<EventNumber, 3> firsts{0, 1000, 1'000'000'000};
   if (!triggered) first_event_ = firsts[random_.below(firsts.size())];
   constexpr std::array<int, 4> widths{64, 48, 32, 24};
-  // A paced emulator gives one of them a read.
+  // A paced emulator gives one fragment before the first event for each read.
   std::uint64_t early_limit = 100;
   if (!triggered && options.source_rate_hz > 0) {
     const Duration period{static_cast<Duration::rep>(1e9 / options.source_rate_hz)};

@@ -153,7 +153,7 @@ Result<> Emulator::start(EventNumber first_event, Time now) {
 }
 
 ReadResult Emulator::read(FragmentQueue& queue, Time now) {
-  pacer_.wait_for_run(queue, now);
+  pacer_.wait_for_run(queue.numbered(), now);
   const EventNumber due = std::min(end_, pacer_.due_until(next_, now));
   const std::uint32_t size_max = queue.options().fragment_max;
   const bool fill = options_.content == EmulatedContent::pattern;

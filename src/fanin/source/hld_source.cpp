@@ -70,7 +70,7 @@ EventNumber HldSource::number_of_block() {
 }
 
 ReadResult HldSource::read(FragmentQueue& queue, Time now) {
-  pacer_.wait_for_run(queue, now);
+  pacer_.wait_for_run(queue.numbered(), now);
   if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
   if (numbers_.exhausted()) return {.state = ReadState::finished};
   const std::uint64_t scan_end = reader_.position() + file_bytes_per_read;

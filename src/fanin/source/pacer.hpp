@@ -8,7 +8,6 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/identity.hpp"
-#include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::source {
 
@@ -23,12 +22,11 @@ public:
     waited_ = 0;
     numbered_ = running_ = false;
   }
-  /// To be called before each read. Until `queue` is numbered no number but the first is due: the
-  /// source may have to wait long for the run. Of fragments before the queue's `first`, which are
-  /// dropped, each read gives one.
-  void wait_for_run(const FragmentQueue& queue, Time now) {
+  /// To be called before each read. Until the queue is numbered no number but the first is due: a
+  /// source may have to wait long for the run.
+  void wait_for_run(bool numbered, Time now) {
     if (running_) return;
-    running_ = queue.numbered();
+    running_ = numbered;
     waited_ = periods(now); // whole ones: sources that started together stay in step
     numbered_ = false;
   }

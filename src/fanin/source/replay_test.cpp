@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "fanin/source/testing/queue_fixture.hpp"
-
 namespace fanin::source {
 namespace {
 
@@ -82,39 +80,32 @@ TEST(Pacer, high_rates_do_not_wake_the_loop_for_every_event) {
   EXPECT_TRUE(pacer.due(99, Time{100us}));
 }
 
-struct PacedRun : ::testing::Test {
-  void begins() { fixture.queue.start(0); }
-  testing::QueueFixture fixture{FragmentQueueOptions{}};
-};
-
-TEST_F(PacedRun, time_stands_still_until_it_begins) {
+TEST(Pacer, time_stands_still_until_the_run_begins) {
   using namespace std::chrono_literals;
   Pacer pacer(1000);
   pacer.start(Time{});
   for (const Time waiting : {Time{}, Time{5s}, Time{9s}}) {
-    pacer.wait_for_run(fixture.queue, waiting);
+    pacer.wait_for_run(false, waiting);
     EXPECT_TRUE(pacer.due(70, waiting));
     EXPECT_FALSE(pacer.due(71, waiting));
   }
-  begins();
-  pacer.wait_for_run(fixture.queue, Time{20s});
+  pacer.wait_for_run(true, Time{20s});
   EXPECT_TRUE(pacer.due(70, Time{20s}));
   EXPECT_FALSE(pacer.due(71, Time{20s}));
   EXPECT_EQ(pacer.wake(71, Time{20s}), Time{20s + 1ms + 1ns});
-  pacer.wait_for_run(fixture.queue, Time{21s});
+  pacer.wait_for_run(true, Time{21s});
   EXPECT_TRUE(pacer.due(1070, Time{21s}));
   EXPECT_FALSE(pacer.due(1071, Time{21s}));
 }
 
-TEST_F(PacedRun, sources_that_started_together_stay_in_step) {
+TEST(Pacer, sources_that_started_together_stay_in_step) {
   using namespace std::chrono_literals;
   Pacer one(1000);
   Pacer other(1000);
   one.start(Time{});
   other.start(Time{});
-  begins();
-  one.wait_for_run(fixture.queue, Time{5300us});
-  other.wait_for_run(fixture.queue, Time{5700us});
+  one.wait_for_run(true, Time{5300us});
+  other.wait_for_run(true, Time{5700us});
   EXPECT_TRUE(one.due(3, Time{5700us}));
   EXPECT_TRUE(other.due(3, Time{5700us}));
   EXPECT_EQ(one.wake(4, Time{5700us}), other.wake(4, Time{5700us}));

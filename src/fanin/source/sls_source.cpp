@@ -58,7 +58,7 @@ Result<WriteOutcome> SlsSource::write_record(FragmentQueue& queue) {
 }
 
 ReadResult SlsSource::read(FragmentQueue& queue, Time now) {
-  pacer_.wait_for_run(queue, now);
+  pacer_.wait_for_run(queue.numbered(), now);
   const auto failed = [this](Error error) -> ReadResult {
     failure_ = std::unexpected(error);
     return {.state = ReadState::failed, .error = std::move(error)};
