@@ -30,7 +30,7 @@ struct ForwardSinkOptions {
   Duration give_up =
       std::chrono::seconds{30}; ///< how long a slice without connection is waited for
   std::vector<SourceInfo> sources; ///< of the run, in any order
-  std::size_t depth = 16; ///< batches for one slice that are taken and not done; beyond: busy
+  std::size_t depth = 256; ///< batches for one slice that are taken and not done; beyond: busy
   /// True: a later sink of the same builder unit has taken over. Then this one ends at once.
   std::function<bool()> superseded;
   std::function<bool(int)> is_unanswered; ///< of a socket; empty: net::is_unanswered()

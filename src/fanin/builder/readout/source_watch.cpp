@@ -8,6 +8,8 @@
 namespace fanin::builder {
 namespace {
 
+constexpr int marks_per_wait = 8;
+
 bool is_behind(const source::FragmentQueue& queue, EventNumber known_end) {
   return known_end > 0 && (!queue.numbered() || queue.next_event() < known_end);
 }
@@ -58,12 +60,12 @@ void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue)
 bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy,
                                 Duration now) {
   if (!is_behind(queue, known_end) || busy) {
-    state_.behind.reset();
+    state_.marks.clear();
     state_.slow_since.reset();
     return false;
   }
-  if (!is_behind_for(system_.event_deadline, queue, known_end, now)) return true;
-  const EventNumber until = state_.behind->until;
+  const EventNumber until = known_for(system_.event_deadline, queue, known_end, now);
+  if (until == 0) return true;
   if (state_.standing == Standing::present) {
     log_(LogLevel::warning,
          fmt::format("source {} is silent: given up until event {}", name_, until));
@@ -72,27 +74,37 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
   return false;
 }
 
-// Requires that it is behind. True: since then nothing of it was taken for so long.
-bool SourceWatch::is_behind_for(Duration patience, const source::FragmentQueue& queue,
-                                EventNumber known_end, Duration now) {
-  if (!state_.behind || (queue.numbered() && queue.next_event() >= state_.behind->until)) {
-    state_.behind = {now, known_end};
+// Requires that it is behind. Up to where events have been known for so long, in which nothing of
+// it was taken; 0: up to nowhere. Each event waits for as long as the first one, to within an
+// eighth.
+EventNumber SourceWatch::known_for(Duration patience, const source::FragmentQueue& queue,
+                                   EventNumber known_end, Duration now) {
+  std::vector<Mark>& marks = state_.marks;
+  std::erase_if(marks, [&](const Mark& mark) {
+    return queue.numbered() && queue.next_event() >= mark.known_end;
+  });
+  const bool further = marks.empty() || (known_end > marks.back().known_end &&
+                                         now - marks.back().at >= patience / marks_per_wait);
+  if (further) marks.push_back({now, known_end});
+  if (state_.accepted_at && now - *state_.accepted_at < patience) return 0;
+  EventNumber until = 0;
+  for (const Mark& mark : marks) {
+    if (now - mark.at >= patience) until = mark.known_end;
   }
-  const Duration since =
-      std::max(state_.behind->since, state_.accepted_at.value_or(Duration::min()));
-  return now - since >= patience;
+  return until;
 }
 
 void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now) {
   state_.slow_since.reset(); // it has nothing to be slow with
-  if (!is_behind(queue, known_end)) return state_.behind.reset();
-  if (!is_behind_for(system_.latency, queue, known_end, now)) return;
+  if (!is_behind(queue, known_end)) return state_.marks.clear();
+  const EventNumber until = known_for(system_.latency, queue, known_end, now);
+  if (until == 0) return;
   if (state_.standing == Standing::present) {
     log_(LogLevel::info, fmt::format("source {} pauses: events from {} on are built without it "
                                      "until it sends again",
                                      name_, queue.numbered() ? queue.next_event() : 0));
   }
-  give_up_silent(queue, state_.behind->until, wire::AbsentReason::none);
+  give_up_silent(queue, until, wire::AbsentReason::none);
 }
 
 void SourceWatch::give_up_silent(source::FragmentQueue& queue, EventNumber until,
@@ -101,7 +113,6 @@ void SourceWatch::give_up_silent(source::FragmentQueue& queue, EventNumber until
       state_.standing == Standing::slow || state_.standing == Standing::slow_and_silent;
   give_up(was_slow ? Standing::slow_and_silent : Standing::silent, queue);
   (void)queue.give_up_until(until, why);
-  state_.behind.reset();
 }
 
 void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber known_end,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fanin/base/log.hpp"
 #include "fanin/builder/system.hpp"
@@ -49,7 +50,7 @@ public:
   // It alone holds others back, and that was logged.
   [[nodiscard]] bool slow() const { return state_.slow_since && state_.slow_reported; }
   // The other functions have to be called again: it is behind, or a jump is not clear.
-  [[nodiscard]] bool has_deadline() const { return state_.behind || state_.unclear_since; }
+  [[nodiscard]] bool has_deadline() const { return !state_.marks.empty() || state_.unclear_since; }
   // It last gave a fragment, or could have given one.
   [[nodiscard]] Duration moved_at() const { return moved_at_; }
 
@@ -61,13 +62,13 @@ private:
     slow, // given up
     slow_and_silent // given up as slow, and now it sends nothing
   };
-  struct Behind {
-    Duration since{};
-    EventNumber until = 0; // `known_end` then
+  struct Mark {
+    Duration at{};
+    EventNumber known_end = 0; // then
   };
   struct State { // of one incarnation
     Standing standing = Standing::present;
-    std::optional<Behind> behind;
+    std::vector<Mark> marks; // since when it is behind; both members rise
     std::optional<Duration> accepted_at; // a fragment, at the last check
     std::optional<Duration> slow_since; // it alone holds others back
     std::optional<Duration> unclear_since;
@@ -75,8 +76,8 @@ private:
     bool trailing_reported = false; // since a fragment was taken
   };
 
-  [[nodiscard]] bool is_behind_for(Duration patience, const source::FragmentQueue& queue,
-                                   EventNumber known_end, Duration now);
+  [[nodiscard]] EventNumber known_for(Duration patience, const source::FragmentQueue& queue,
+                                      EventNumber known_end, Duration now);
   void give_up(Standing standing, const source::FragmentQueue& queue);
   void give_up_silent(source::FragmentQueue& queue, EventNumber until, wire::AbsentReason why);
   [[nodiscard]] bool may_return() const {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -81,10 +82,39 @@ TEST_F(Watched, source_that_is_behind_for_the_deadline_is_given_up_where_the_oth
 
 TEST_F(Watched, source_that_is_silent_is_given_up_again_without_a_word) {
   make_silent();
-  EXPECT_TRUE(watch(2s, 50));
+  EXPECT_FALSE(watch(2s, 50));
+  EXPECT_EQ(queue_.next_event(), 20U);
+  EXPECT_TRUE(watch(2s + 99ms, 55));
   EXPECT_FALSE(watch(2s + 100ms, 60));
   EXPECT_EQ(queue_.next_event(), 50U);
   EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(Watched, each_event_waits_for_a_silent_source_for_one_deadline) {
+  const auto events_by = [](Duration now) {
+    return static_cast<EventNumber>((now - 1s) / 1ms) + 1;
+  };
+  for (Duration now = 1s; now < 3s; now += 5ms) {
+    (void)watch(now, events_by(now));
+    const Duration longest = 100ms + 100ms / 8 + 5ms; // a mark each eighth, and a turn
+    if (now - longest >= 1s) {
+      EXPECT_GE(queue_.next_event(), events_by(now - longest));
+    }
+    if (now - 100ms >= 1s) {
+      EXPECT_LE(queue_.next_event(), events_by(now - 100ms));
+    }
+  }
+}
+
+TEST_F(Watched, each_event_waits_for_a_source_that_pauses_for_one_latency) {
+  system_.latency = 16ms;
+  for (EventNumber known_end = 1; known_end < 200; ++known_end) { // one more each millisecond
+    const Duration now = 1s + known_end * 1ms;
+    watch_.note_progress(queue_, false, now);
+    watch_.pass_paused(queue_, known_end, now);
+    EXPECT_LE(queue_.next_event() + 16, std::max<EventNumber>(16, known_end));
+    EXPECT_GE(queue_.next_event() + 16 + 3, known_end); // a mark each eighth, and a turn
+  }
 }
 
 TEST_F(Watched, source_that_catches_up_gets_the_whole_deadline_for_what_follows) {
@@ -192,6 +222,7 @@ TEST_F(Watched, time_in_which_a_source_pauses_is_not_counted_as_slow) {
 
 TEST_F(Watched, new_incarnation_is_neither_silent_nor_behind) {
   make_silent();
+  EXPECT_FALSE(watch(2s, 50));
   EXPECT_TRUE(watch(2s, 50));
   watch_.begin();
   EXPECT_FALSE(watch_.silent());
