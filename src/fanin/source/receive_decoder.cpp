@@ -58,7 +58,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     finish_message();
     return State::hungry;
   }
-  const bool repeats = known && header_.event < taken_end_;
+  const bool repeats = known && header_.event < resent_end_;
   const WriteOutcome outcome =
       repeats ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
@@ -92,10 +92,7 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
 
 void ReceiveDecoder::finish_message() {
   last_event_ = header_.event;
-  if (header_.kind == ReceiveKind::fragment) {
-    last_fragment_ = header_.event;
-    taken_end_ = std::max(taken_end_, header_.event + 1);
-  }
+  if (header_.kind == ReceiveKind::fragment) last_fragment_ = header_.event;
   step_ = Step::header;
 }
 
@@ -152,6 +149,7 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
+  resent_end_ = std::max(resent_end_, queue.counter_of(queue.reached_end()));
   step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;

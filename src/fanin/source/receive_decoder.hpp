@@ -54,11 +54,11 @@ public:
   /// fragments again that were taken before.
   void begin_run(std::uint64_t first) {
     last_fragment_.reset();
-    taken_end_ = first;
+    resent_end_ = first;
     paused_ = false;
   }
-  /// Fragments below this number that were taken before in this run, and what a sender says to skip
-  /// below it, repeat what is known: they are left out, and not counted.
+  /// Below this number a fragment that an earlier connection of this run has come to, and what a
+  /// sender says to skip, repeat what is known: they are left out, and not counted.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
@@ -86,7 +86,7 @@ private:
   std::uint64_t bad_checksums_ = 0;
   std::optional<std::uint64_t> last_event_;
   std::optional<std::uint64_t> last_fragment_;
-  std::uint64_t taken_end_ = 0; // behind the highest number of a fragment in this run
+  std::uint64_t resent_end_ = 0; // to here earlier connections of this run have come
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;
 };

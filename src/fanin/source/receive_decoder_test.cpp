@@ -227,6 +227,21 @@ TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connectio
   EXPECT_FALSE(decoder.paused()) << "what was taken before may come again";
 }
 
+TEST(ReceiveDecoder, what_another_connection_sends_again_is_left_out_by_the_numbers_of_the_sender) {
+  QueueFixture fixture({.source = 5, .window = 64, .offset = 1000});
+  ReceiveDecoder decoder(5, true);
+  for (const EventNumber end : {4U, 9U}) {
+    SenderBytes sender(5);
+    for (EventNumber event = 0; event < end; ++event) sender.fragment(event, {});
+    ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+    EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+    (void)fixture.queue.give_up_until(1008);
+    decoder.leave_out_below(8);
+  }
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 4U) << "0 to 3 were taken before";
+  EXPECT_EQ(fixture.queue.written(), 5U);
+}
+
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {
   SenderBytes sender(5);
   sender.fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));

@@ -423,14 +423,18 @@ TEST(ReceiveSource, versions_1_and_2_are_told_nothing) {
 TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
   Bench bench;
   bench.fixture.queue.start(0);
-  const Peer peer(*bench.source);
-  SenderBytes sender(5);
-  sender.preface_of(3, 77);
-  for (EventNumber event = 0; event < 4; ++event) sender.fragment(event, bytes_of(10, event));
-  peer.send(sender.bytes());
-  bench.read_until([&] { return bench.fixture.queue.next_event() == 4; });
+  {
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    sender.preface_of(3, 77);
+    for (EventNumber event = 0; event < 4; ++event) sender.fragment(event, bytes_of(10, event));
+    peer.send(sender.bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == 4; });
+  }
   bench.source->announced(3);
+  const Peer peer(*bench.source);
   SenderBytes again(5);
+  again.preface_of(3, 77);
   for (EventNumber event = 0; event < 3; ++event) again.fragment(event, bytes_of(900, event));
   peer.send(again.skip_to(1).fragment(3, bytes_of(10, 3)).fragment(4, bytes_of(10, 4)).bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 5; });
@@ -444,19 +448,71 @@ TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
 TEST(ReceiveSource, what_comes_first_when_it_is_announced_is_late) {
   Bench bench;
   bench.fixture.queue.start(0);
-  const Peer peer(*bench.source);
-  SenderBytes sender(5);
-  peer.send(sender.preface_of(3, 77).fragment(0, bytes_of(10, 0)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  const auto send = [&bench](std::initializer_list<EventNumber> events) {
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    sender.preface_of(3, 77);
+    for (const EventNumber event : events) sender.fragment(event, bytes_of(10, event));
+    peer.send(sender.bytes());
+    const EventNumber end = *(events.end() - 1) + 1;
+    bench.read_until([&] { return bench.fixture.queue.next_event() == end; });
+  };
+  const auto& queue = bench.fixture.queue;
+  send({0});
   (void)bench.fixture.queue.give_up_until(4);
   bench.source->announced(4);
+  send({0, 1, 3, 4});
+  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U) << "0 was read before";
+  bench.source->announced(5);
+  send({0, 1, 3, 4, 5});
+  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(queue.written(), 3U);
+}
+
+TEST(ReceiveSource, what_goes_back_below_what_is_announced_is_counted) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77);
+  for (const EventNumber event : {0U, 1U, 2U, 6U, 7U, 8U, 9U}) {
+    sender.fragment(event, bytes_of(10, event));
+  }
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 10; });
+  bench.source->announced(10);
   SenderBytes more(5);
-  for (const EventNumber event : {0U, 1U, 3U, 4U}) more.fragment(event, bytes_of(10, event));
+  for (const EventNumber event : {3U, 4U, 5U, 10U}) more.fragment(event, bytes_of(10, event));
   peer.send(more.bytes());
-  bench.read_until([&] { return bench.fixture.queue.next_event() == 5; });
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 2U) << "0 was read before";
-  EXPECT_EQ(bench.fixture.queue.written(), 2U);
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 11; });
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 3U);
+}
+
+// The wrong number says nothing about what the source has come to.
+TEST(ReceiveSource, what_is_late_behind_a_wrong_number_is_counted) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  for (const bool again : {false, true}) {
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    sender.preface_of(3, 77);
+    const EventNumber first = again ? 12 : 0;
+    for (const EventNumber event : {first, first + 1, EventNumber{1} << 40, first + 2}) {
+      sender.fragment(event, bytes_of(10, event));
+    }
+    peer.send(sender.bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == first + 3; });
+    (void)bench.fixture.queue.give_up_until(first + 8);
+    bench.source->announced(first + 8);
+    SenderBytes late(5);
+    for (EventNumber event = first + 3; event < first + 9; ++event) {
+      late.fragment(event, bytes_of(10, event));
+    }
+    peer.send(late.bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == first + 9; });
+    EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), again ? 10U : 5U);
+  }
 }
 
 TEST(ReceiveSource, a_rejoin_makes_version_3_send_again_what_was_not_announced) {
