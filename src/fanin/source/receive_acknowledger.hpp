@@ -29,6 +29,7 @@ public:
   /// Another connection, whose sender wants acknowledgements, or does not. It knows of none yet.
   void connect(bool wanted);
   [[nodiscard]] bool wanted() const { return wanted_; }
+  [[nodiscard]] bool has_news() const { return wanted_ && end_ > acknowledged_; }
   /// Sends the number if it is new, as far as the socket has room. Call it after announced(), and
   /// when the socket has room again. The reader of the connection notices when it is lost.
   void send(const Descriptor& socket);

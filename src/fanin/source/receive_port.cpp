@@ -37,8 +37,9 @@ bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
 }
 
 // It is the first that this side sends, so there is room for it.
-bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer) {
-  return ::send(socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows) {
+  const int more = more_follows ? MSG_MORE : 0;
+  return ::send(socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
          static_cast<ssize_t>(sizeof answer);
 }
 

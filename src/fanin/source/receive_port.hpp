@@ -170,7 +170,8 @@ private:
 /// over.
 /// `room`: also when there is room to send again.
 [[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor, bool room = false);
-/// Answers a preface of version 2 or 3. False: the connection is gone.
-bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer);
+/// Answers a preface of version 2 or 3. `more_follows`: to be sent together with what is sent next.
+/// False: the connection is gone.
+bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows = false);
 
 } // namespace fanin::source

@@ -89,7 +89,7 @@ bool ReceiveSource::ready(Time now) {
 
 void ReceiveSource::announced(EventNumber end) {
   acknowledger_.announced(end);
-  if (connection_) acknowledger_.send(connection_);
+  if (connection_ && !restarted_) acknowledger_.send(connection_);
 }
 
 std::string ReceiveSource::listening_url() const {
@@ -175,11 +175,11 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     return false;
   }
   const ReceiveAnswer answer = answer_to(arrival);
-  if (arrival.wants_answer() && !send_answer(arrival.socket, answer)) {
+  acknowledger_.connect(arrival.wants_acknowledgements());
+  if (arrival.wants_answer() && !send_answer(arrival.socket, answer, acknowledger_.has_news())) {
     closed(arrival.peer, ReceiveFault::none, now);
     return false;
   }
-  acknowledger_.connect(arrival.wants_acknowledgements());
   acknowledger_.send(arrival.socket);
   begun_ = answer.has_last != 0;
   connection_ = std::move(arrival.socket);
@@ -207,10 +207,11 @@ ReceiveAnswer ReceiveSource::answer_to(const ReceivePort::Arrival& arrival) cons
   return answer;
 }
 
-// The readout unit has joined again, and forgotten what was read and not announced.
+// The readout unit has joined again, and forgotten what was read and not announced. What a sender
+// has sent meanwhile may be below what is wanted, and it should know that it was not read.
 void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
-  if (connection_ && begun_ && acknowledger_.wanted()) {
+  if (connection_ && acknowledger_.wanted() && (begun_ || acknowledger_.has_news())) {
     close_connection(queue, now, "it has to send again what was not acknowledged");
   }
 }

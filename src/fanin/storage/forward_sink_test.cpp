@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
+#include "fanin/base/random.hpp"
 #include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/queue_fixture.hpp"
@@ -133,15 +136,36 @@ TEST(SuperFragments, end_with_the_number_behind_the_batch) {
 
 // A slice: its source with a queue.
 struct Slice {
-  explicit Slice(const std::string& url = "tcp://127.0.0.1:0")
+  explicit Slice(const std::string& url = "tcp://127.0.0.1:0", bool joined = true)
       : fixture({.source = merged, .window = 1024}, {.page_size = 65536, .pages = 64}),
         source(source::ReceiveSource::make(
                    {.source = merged,
-                    .port = source::ReceivePort::make(net::Url::parse(url).value()).value()})
-                   .value()) {
-    EXPECT_TRUE(source->start(0, Time{}));
+                    .port = source::ReceivePort::make(net::Url::parse(url).value()).value(),
+                    .wait_for_sender = true})
+                   .value()),
+        in_run(joined) {
+    if (joined) {
+      EXPECT_TRUE(source->start(0, Time{}));
+    }
   }
-  void read() { last = source->read(fixture.queue, Time{}).state; }
+  // The run has gone on to `first` without it.
+  void join(EventNumber first) {
+    fixture.queue.start(first);
+    EXPECT_TRUE(source->start(first, Time{}));
+    in_run = true;
+  }
+  void read() {
+    if (in_run) {
+      last = source->read(fixture.queue, Time{}).state;
+    } else {
+      (void)source->ready(Time{});
+    }
+  }
+  [[nodiscard]] bool has(EventNumber event) const {
+    const source::FragmentQueue& queue = fixture.queue;
+    return queue.numbered() && event >= queue.first_event() && event < queue.next_event() &&
+           !queue.entry(event).absent();
+  }
   // Nothing below `end` will come. A step may wait for the other sources to confirm it.
   [[nodiscard]] bool knows(EventNumber end) const {
     const source::FragmentQueue& queue = fixture.queue;
@@ -149,6 +173,7 @@ struct Slice {
   }
   source::testing::QueueFixture fixture;
   std::unique_ptr<source::ReceiveSource> source;
+  bool in_run;
   source::ReadState last{};
 };
 
@@ -757,8 +782,103 @@ TEST_F(Forward, what_a_slice_builds_before_it_has_got_it_is_not_delivered) {
   until_left_has_read(12);
   left_->source->announced(12);
   until([&] { return committed_.size() == 3; });
-  EXPECT_EQ(undelivered_, 4U) << "8 and 9 were sent";
+  EXPECT_EQ(undelivered_, 6U);
+  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::late), 0U) << "8 and 9 are not sent";
   EXPECT_THAT(log_, ::testing::HasSubstr("has announced events before it got them"));
+}
+
+// What was sent to it before it joined the run again is below what it wants then.
+TEST_F(Forward, what_a_slice_has_forgotten_when_it_joins_again_is_not_delivered) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  deliver_first_batch();
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  until_left_has_read(8);
+  left_.emplace(url, false);
+  until([&] { return left_->source->ready(Time{}); });
+  for (const EventNumber first : {8U, 12U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  for (int i = 0; i < 10; ++i) turn(1ms); // these are sent
+  left_->join(10);
+  until_left_has_read(16);
+  EXPECT_EQ(left_->fixture.queue.written(), 6U);
+  left_->source->announced(16);
+  until([&] { return committed_.size() == 4; });
+  EXPECT_EQ(undelivered_, 6U) << "4 to 9";
+}
+
+class ForwardRandom : public Forward {
+protected:
+  static constexpr EventNumber events = 200;
+
+  // What the slice has when it announces is delivered; what is late there is in its own ledger.
+  void announce(EventNumber end) {
+    for (EventNumber event = announced_; event < end; ++event) delivered_ += left_->has(event);
+    announced_ = std::max(announced_, end);
+    left_->source->announced(announced_);
+  }
+  void give_up(EventNumber count) {
+    auto& queue = left_->fixture.queue;
+    const EventNumber next = queue.numbered() ? queue.next_event() : 0;
+    (void)queue.give_up_until(std::min(events, next + count));
+    announce(queue.next_event());
+  }
+  void count_late() { late_ += left_->fixture.queue.dropped(wire::DropReason::late); }
+  void turns(std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) turn(1ms);
+  }
+  void die_and_come_back(Random& random) {
+    const std::string url = left_->source->listening_url();
+    count_late();
+    left_.reset();
+    turns(random.below(30));
+    left_.emplace(url, false);
+    turns(random.below(30));
+    announced_ = std::min(events, announced_ + random.below(6));
+    left_->join(announced_);
+  }
+  void lose_connection() {
+    unanswered_ = true;
+    turn(1s);
+    unanswered_ = false;
+  }
+  void run(Random random) {
+    left_.emplace();
+    make({left_->source->listening_url()});
+    committed_.clear();
+    announced_ = delivered_ = late_ = undelivered_ = 0;
+    for (EventNumber next = 0; committed_.size() < events / 4;) {
+      if (next < events && submit(next) == SubmitOutcome::accepted) next += 4;
+      turns(random.below(10));
+      const auto& queue = left_->fixture.queue;
+      const EventNumber read = queue.numbered() ? queue.next_event() : 0;
+      switch (random.below(16)) {
+      case 0: die_and_come_back(random); break;
+      case 1: lose_connection(); break;
+      case 2: give_up(random.below(6)); break;
+      default: announce(std::max(announced_, read - random.below(read + 1))); break;
+      }
+    }
+    count_late();
+    EXPECT_EQ(undelivered_ + late_ + delivered_, events);
+  }
+
+  EventNumber announced_ = 0;
+  std::uint64_t delivered_ = 0;
+  std::uint64_t late_ = 0;
+};
+
+TEST_F(ForwardRandom, deaths_lost_connections_and_deadlines_of_a_slice_are_counted_exactly) {
+  const char* const given = std::getenv("FANIN_SEED");
+  const char* const wanted = std::getenv("FANIN_SEEDS");
+  const std::uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  const std::uint64_t seeds = wanted != nullptr  ? std::strtoull(wanted, nullptr, 10)
+                              : given != nullptr ? 1
+                                                 : 50;
+  for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "replay with FANIN_SEED=" << seed);
+    run(Random(seed));
+  }
 }
 
 TEST_F(Forward, a_sink_that_another_one_has_taken_over_from_ends_at_once) {

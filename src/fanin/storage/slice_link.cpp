@@ -244,6 +244,7 @@ bool SliceLink::take_message(Time now) {
     return false;
   }
   announced_ = std::max(announced_, header.event);
+  pass_announced();
   last_answer_at_ = now;
   return true;
 }
@@ -273,6 +274,7 @@ bool SliceLink::on_answer(Time now) {
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
+  for (const auto& batch : batches_) batch->not_read_from(first_to_send(*batch));
   go_to(0);
   return true;
 }
@@ -299,12 +301,24 @@ void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   if (batch_ + 1 == batches_.size()) go_to(batch_);
 }
 
+// What the slice has announced without it would be late there.
+std::size_t SliceLink::first_to_send(const SuperFragments& batch) const {
+  const EventNumber end = std::max(read_ ? *read_ + 1 : 0, announced_);
+  return end == 0 ? 0 : batch.first_above(end - 1);
+}
+
+void SliceLink::pass_announced() {
+  if (offset_ != 0 || batch_ == batches_.size()) return;
+  message_ = std::max(message_, first_to_send(*batches_[batch_]));
+  if (message_ == batches_[batch_]->messages()) go_to(batch_ + 1);
+}
+
 // To the first message of this batch, or of a later one, that the slice has not read.
 void SliceLink::go_to(std::size_t batch) {
   offset_ = 0;
   message_ = 0;
   for (batch_ = batch; batch_ < batches_.size(); ++batch_) {
-    message_ = read_ ? batches_[batch_]->first_above(*read_) : 0;
+    message_ = first_to_send(*batches_[batch_]);
     if (message_ < batches_[batch_]->messages()) return;
     message_ = 0;
   }
@@ -320,7 +334,7 @@ bool SliceLink::send(Time now) {
       for (; message < batches_[batch]->messages() && parts_.size() < parts_per_call; ++message) {
         batches_[batch]->append(message, std::exchange(from, 0), parts_);
       }
-      if (++batch < batches_.size()) message = read_ ? batches_[batch]->first_above(*read_) : 0;
+      if (++batch < batches_.size()) message = first_to_send(*batches_[batch]);
     }
     msghdr header{};
     header.msg_iov = parts_.data();

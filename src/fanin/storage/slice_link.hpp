@@ -101,6 +101,8 @@ private:
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
   void go_to(std::size_t batch);
+  void pass_announced();
+  [[nodiscard]] std::size_t first_to_send(const SuperFragments& batch) const;
   [[nodiscard]] bool first_is_known();
   [[nodiscard]] bool given_up(Time now) const;
   void log_given_up();

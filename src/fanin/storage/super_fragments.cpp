@@ -71,6 +71,15 @@ std::size_t SuperFragments::first_above(EventNumber number) const {
   return static_cast<std::size_t>(first - messages_.begin());
 }
 
+void SuperFragments::not_read_from(std::size_t message) {
+  for (; message < messages_.size(); ++message) messages_[message].sent = false;
+}
+
+std::size_t SuperFragments::events_not_sent() const {
+  const auto of_events = std::span(messages_).first(events());
+  return static_cast<std::size_t>(std::ranges::count(of_events, false, &Message::sent));
+}
+
 void SuperFragments::append(std::size_t message, std::uint64_t from,
                             std::vector<iovec>& out) const {
   const Message& one = messages_[message];

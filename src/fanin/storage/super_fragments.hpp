@@ -42,14 +42,11 @@ public:
   [[nodiscard]] std::size_t events_from(EventNumber number) const {
     return number == 0 ? events() : events() - std::min(events(), first_above(number - 1));
   }
-  /// A message was sent whole. Messages are sent in order, some of them once more.
-  void sent(std::size_t message) {
-    sent_from_ = sent_end_ == 0 ? message : std::min(sent_from_, message);
-    sent_end_ = std::max(sent_end_, message + 1);
-  }
-  [[nodiscard]] std::size_t events_not_sent() const {
-    return events() - (std::min(sent_end_, events()) - std::min(sent_from_, events()));
-  }
+  /// A message was sent whole.
+  void sent(std::size_t message) { messages_[message].sent = true; }
+  /// The reader has not read, and will not, what was sent from this message on.
+  void not_read_from(std::size_t message);
+  [[nodiscard]] std::size_t events_not_sent() const;
   [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
   /// Appends the bytes of a message from `from` on to `out`.
   void append(std::size_t message, std::uint64_t from, std::vector<iovec>& out) const;
@@ -63,6 +60,7 @@ private:
     std::size_t part = 0; // first of parts_
     std::size_t parts = 0;
     std::uint64_t size = 0; // of all of it
+    bool sent = false;
   };
   void add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
                  const wire::Slice& slice, SourceId as, const detail::ExtentIndex& index);
@@ -74,8 +72,6 @@ private:
   std::vector<std::byte> heads_;
   std::vector<iovec> parts_;
   std::uint64_t payload_bytes_ = 0;
-  std::size_t sent_from_ = 0; // message
-  std::size_t sent_end_ = 0; // behind the last one; 0: none was sent
 };
 
 } // namespace fanin::storage
