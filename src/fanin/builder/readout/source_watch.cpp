@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace fanin::builder {
@@ -80,18 +81,16 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
 EventNumber SourceWatch::known_for(Duration patience, const source::FragmentQueue& queue,
                                    EventNumber known_end, Duration now) {
   std::vector<Mark>& marks = state_.marks;
-  std::erase_if(marks, [&](const Mark& mark) {
-    return queue.numbered() && queue.next_event() >= mark.known_end;
-  });
+  if (queue.numbered()) {
+    marks.erase(marks.begin(),
+                std::ranges::upper_bound(marks, queue.next_event(), {}, &Mark::known_end));
+  }
   const bool further = marks.empty() || (known_end > marks.back().known_end &&
                                          now - marks.back().at >= patience / marks_per_wait);
   if (further) marks.push_back({now, known_end});
   if (state_.accepted_at && now - *state_.accepted_at < patience) return 0;
-  EventNumber until = 0;
-  for (const Mark& mark : marks) {
-    if (now - mark.at >= patience) until = mark.known_end;
-  }
-  return until;
+  const auto later = std::ranges::upper_bound(marks, now - patience, {}, &Mark::at);
+  return later == marks.begin() ? 0 : std::prev(later)->known_end;
 }
 
 void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now) {
