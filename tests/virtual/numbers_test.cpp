@@ -518,6 +518,15 @@ TEST_P(Numbers, a_run_of_so_many_events_ends_with_whole_ones) {
   EXPECT_EQ(system_->summary().events_incomplete, 20U);
 }
 
+TEST_P(Numbers, a_run_of_so_many_events_waits_for_a_source_that_sends_nothing_for_the_deadline) {
+  options_.system.events_max = 1000;
+  for (const List& few : {List{}, List{0}}) {
+    run({{from_to(0, 5000), 100us, false}, {few, 100us, false}});
+    EXPECT_EQ(stored(1), from_to(0, 1000)) << log();
+    EXPECT_EQ(stored(2), few);
+  }
+}
+
 TEST_P(Numbers, a_run_of_so_many_events_ends_at_a_jump_beyond_the_last_one) {
   options_.system.events_max = 100;
   const List jumps = joined({from_to(0, 10), from_to(1'000'000, 1'000'020)});
@@ -550,6 +559,22 @@ TEST(FarNumbers, a_run_of_so_many_events_has_no_more_of_them_when_it_is_stopped_
     EXPECT_LE(system.summary().events_built, 100U);
     expect_balanced(system);
   }
+}
+
+TEST(FarNumbers, a_run_of_so_many_events_has_no_more_of_them_when_a_readout_unit_has_none) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.events_max = 1000;
+  options.make_source = [](const SourceInfo& info) {
+    return std::make_unique<Listed>(info.id == 1 ? from_to(20, 5000) : List{}, 10us);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(100ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 1000U);
+  expect_balanced(system);
 }
 
 TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_where_a_readout_unit_has_ended) {

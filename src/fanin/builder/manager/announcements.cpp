@@ -206,14 +206,18 @@ bool Announcements::begin_afresh(NodeId node) {
 
 bool Announcements::may_begin() const { return !begun_ && here_ > 0 && joined_ == 0; }
 
-void Announcements::begin_at_first() {
-  EventNumber first = event_number_end;
+std::optional<EventNumber> Announcements::first_announced() const {
+  std::optional<EventNumber> first;
   for (const Readout& readout : readouts_) {
     const bool has_say = readout.end != readout.first || readout.state != State::ended;
-    if (readout.here() && has_say) first = std::min(first, readout.first);
+    if (readout.begun() && has_say) first = std::min(first.value_or(readout.first), readout.first);
   }
+  return first;
+}
+
+void Announcements::begin_at_first() {
   begun_ = true;
-  first_event_ = first == event_number_end ? known_end_ : first;
+  first_event_ = first_announced().value_or(known_end_);
   move_to(first_event_);
 }
 
@@ -275,7 +279,10 @@ EventNumber Announcements::assignable_end() const {
   return end;
 }
 
+// With a fixed number of events no more than the beginning is announced before the last event is
+// known. So its first event counts already: else who has none would be waited for without end.
 EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
+  const bool waits_for_limit = system_.events_max != 0 && !begun_;
   std::vector<EventNumber> ends;
   EventNumber ended = assigned_end();
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -284,7 +291,7 @@ EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
     if (readout.state == State::ended || readout.silent || overtaking.passed_over(node)) {
       ended = std::max(ended, readout.end);
     } else {
-      ends.push_back(readout.end);
+      ends.push_back(waits_for_limit ? readout.first + 1 : readout.end);
     }
   }
   const EventNumber agreed = source::agreed_end(ends, system_.event_window);

@@ -87,8 +87,9 @@ public:
   void begin() { begun_ = true; }
   // All readout units that are here have announced something: batches could begin.
   [[nodiscard]] bool may_begin() const;
-  // Where the first of them begins. A readout unit that came to its end without an event does not
-  // count.
+  // Where the first of those begins that have announced something; none: nobody has. A readout unit
+  // that came to its end without an event does not count.
+  [[nodiscard]] std::optional<EventNumber> first_announced() const;
   void begin_at_first();
   struct Apart {
     NodeId first = 0;

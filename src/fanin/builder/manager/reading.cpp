@@ -90,10 +90,14 @@ void Reading::send_triggered() {
 // With `run.events` and no trigger the last event is known as soon as the first is.
 void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
-  const EventNumber first = parts_.events.announcements().first_event();
+  if (parts_.phase.now() >= Phase::draining) return; // its end is known
+  limit_from(parts_.events.announcements().first_event());
+  parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
+}
+
+void Reading::limit_from(EventNumber first) {
   const EventNumber furthest = event_number_end - 1; // the end itself means that there is no limit
   limit_ = first + std::min(parts_.system.events_max, furthest - std::min(first, furthest));
-  parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
 }
 
 void Reading::end_if_known() {
@@ -134,6 +138,9 @@ bool Reading::all_paused() const {
 // ahead that no other source can be on its way to it is wrong: nobody is read up to there.
 void Reading::drain_where_paused() {
   const Announcements& announced = parts_.events.announcements();
+  if (const auto first = announced.first_announced();
+      first && !announced.begun() && parts_.system.events_max != 0)
+    limit_from(*first); // somebody has announced nothing, and will not hold it up
   EventNumber furthest = 0;
   std::uint64_t span = parts_.system.event_window;
   std::vector<EventNumber> ends;

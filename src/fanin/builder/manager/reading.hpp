@@ -55,6 +55,7 @@ private:
   void advance();
   void send_triggered();
   void find_first_event();
+  void limit_from(EventNumber first);
   void pause_or_drain();
   [[nodiscard]] DrainPace unknown_pace() const;
   [[nodiscard]] bool all_paused() const;
