@@ -97,7 +97,7 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
 
 // The first time it ends in order; the second time it does not wait for the other side.
 void SocketTool::end_or_give_up() {
-  if (ending_) delivered_ = false;
+  if (ending_ && offer_) delivered_ = false;
   end();
 }
 

@@ -807,6 +807,48 @@ TEST_F(Forward, what_a_slice_has_forgotten_when_it_joins_again_is_not_delivered)
   EXPECT_EQ(undelivered_, 6U) << "4 to 9";
 }
 
+// Its connection is full, in the middle of an event.
+TEST_F(Forward, what_a_slice_announces_while_it_reads_nothing_is_not_sent) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  deliver_first_batch();
+  slices_read_ = false;
+  BatchMaker large(testing::make_sources(2), 1024);
+  const auto plan = [](EventNumber, SourceId) { return testing::FragmentPlan{.size = 2'000'000}; };
+  BuiltBatch batch = large.make(4, {4, 8}, plan);
+  ASSERT_EQ(sink_->submit(batch), SubmitOutcome::accepted);
+  for (int i = 0; i < 100; ++i) turn(1ms);
+  (void)left_->fixture.queue.give_up_until(8);
+  left_->source->announced(8);
+  for (int i = 0; i < 10; ++i) turn(1ms); // the sink has heard it
+  slices_read_ = true;
+  until([&] { return committed_.size() == 2; });
+  until([&] { return undelivered_ + left_->fixture.queue.dropped(wire::DropReason::late) == 4; });
+  EXPECT_GT(undelivered_, 0U);
+}
+
+TEST_F(Forward, a_later_sink_says_what_a_slice_builds_before_it_has_got_it) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until_left_has_read(4);
+
+  first_ = false;
+  make({url});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until([&] { return left_->source->counters().front().value == 2; });
+  for (int i = 0; i < 10; ++i) turn(1ms); // the answer is there
+  (void)left_->fixture.queue.give_up_until(10); // it has waited for too long
+  left_->source->announced(10);
+  until([&] { return committed_.size() == 1; });
+  for (const EventNumber first : {4U, 8U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  until_left_has_read(12);
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_EQ(undelivered_, 6U) << "4 to 9";
+}
+
 class ForwardRandom : public Forward {
 protected:
   static constexpr EventNumber events = 200;
@@ -837,6 +879,16 @@ protected:
     announced_ = std::min(events, announced_ + random.below(6));
     left_->join(announced_);
   }
+  void stay_away(Random& random) {
+    const std::string url = left_->source->listening_url();
+    count_late();
+    left_.reset();
+    turn(1ms);
+    clock_.advance(10s);
+    turns(1 + random.below(10));
+    left_.emplace(url, false);
+    left_->join(announced_);
+  }
   void lose_connection() {
     unanswered_ = true;
     turn(1s);
@@ -856,6 +908,9 @@ protected:
       case 0: die_and_come_back(random); break;
       case 1: lose_connection(); break;
       case 2: give_up(random.below(6)); break;
+      case 3:
+        if (random.chance(1, 4)) stay_away(random);
+        break;
       default: announce(std::max(announced_, read - random.below(read + 1))); break;
       }
     }

@@ -24,6 +24,7 @@ constexpr Duration patience = std::chrono::seconds{5}; // for a connection; then
 constexpr Duration check_period = std::chrono::seconds{1}; // for the other host
 constexpr std::size_t parts_per_call = 512; // below IOV_MAX
 constexpr std::uint64_t bytes_per_poll = 1U << 20;
+constexpr EventNumber unknown = ~EventNumber{0};
 
 static_assert(sizeof(source::ReceiveAnswer) == 24 && sizeof(source::ReceiveHeader) == 24);
 
@@ -40,6 +41,7 @@ SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loo
       }),
       pause_(pause_least),
       lost_at_(loop.now()) {
+  if (!options_.first) earlier_end_ = unknown;
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
   if (!options_.is_unanswered) options_.is_unanswered = net::is_unanswered;
   ask();
@@ -50,6 +52,9 @@ bool SliceLink::poll(std::vector<Done>& done) {
   if (state_ == State::closed && now >= retry_at_) begin(now);
   if (state_ == State::connecting) greet(now);
   if (connected()) (void)receive(now);
+  if (state_ == State::open && earlier_end_ == unknown) {
+    earlier_end_ = read_ ? *read_ + 1 : announced_; // what is announced comes with the answer
+  }
   take_done(now, done); // what is announced is not sent again
   const bool more = state_ == State::open && send(now);
   watch(now);
@@ -331,8 +336,11 @@ bool SliceLink::send(Time now) {
     std::uint64_t from = offset_;
     std::size_t message = message_;
     for (std::size_t batch = batch_; batch < batches_.size() && parts_.size() < parts_per_call;) {
-      for (; message < batches_[batch]->messages() && parts_.size() < parts_per_call; ++message) {
-        batches_[batch]->append(message, std::exchange(from, 0), parts_);
+      const SuperFragments& one = *batches_[batch];
+      const std::size_t first = first_to_send(one);
+      while (message < one.messages() && parts_.size() < parts_per_call) {
+        one.append(message, std::exchange(from, 0), parts_);
+        message = std::max(message + 1, first);
       }
       if (++batch < batches_.size()) message = first_to_send(*batches_[batch]);
     }
@@ -353,6 +361,7 @@ bool SliceLink::send(Time now) {
 }
 
 void SliceLink::advance(std::uint64_t bytes) {
+  std::size_t first = first_to_send(*batches_[batch_]);
   while (bytes > 0) {
     SuperFragments& batch = *batches_[batch_];
     const std::uint64_t rest = batch.bytes(message_) - offset_;
@@ -363,7 +372,10 @@ void SliceLink::advance(std::uint64_t bytes) {
     bytes -= rest;
     offset_ = 0;
     batch.sent(message_);
-    if (++message_ == batch.messages()) go_to(batch_ + 1);
+    message_ = std::max(message_ + 1, first);
+    if (message_ < batch.messages()) continue;
+    go_to(batch_ + 1);
+    if (batch_ < batches_.size()) first = first_to_send(*batches_[batch_]);
   }
 }
 
@@ -409,8 +421,7 @@ void SliceLink::take_done(Time now, std::vector<Done>& done) {
     const bool known = first_is_known();
     if (!known && !given_up(now)) return;
     // The slice may have built an event without waiting any longer, or have it from another run.
-    const std::size_t not_sent = options_.first ? batch.events_not_sent() : 0;
-    const std::size_t undelivered = std::max(not_sent, batch.events_from(announced_));
+    const std::size_t undelivered = batch.events_missed(announced_, earlier_end_);
     if (undelivered > 0) known ? log_not_sent() : log_given_up();
     done.push_back({.ticket = batch.ticket(),
                     .undelivered = static_cast<std::uint32_t>(undelivered),

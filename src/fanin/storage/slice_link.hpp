@@ -33,7 +33,7 @@ struct SliceLinkOptions {
                 ///< answered last. When all have failed, they are looked up again
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
-  bool first = true; ///< nothing was sent to the slice in this run before
+  bool first = true; ///< no earlier sender has sent anything to the slice in this run
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
   std::function<bool(int)> is_unanswered; ///< of a socket: net::is_unanswered(), or of a test
   LogFunction log;
@@ -141,6 +141,7 @@ private:
   std::size_t message_ = 0; // of it
   std::uint64_t offset_ = 0; // bytes of it that were sent
   std::optional<EventNumber> read_; // the last one that the slice had read when it answered
+  EventNumber earlier_end_ = 0; // numbers below may have been sent by an earlier sender
   std::uint64_t announced_ = 0; // all numbers below
   std::array<std::byte, 24> message_in_{};
   std::size_t received_ = 0; // of message_in_

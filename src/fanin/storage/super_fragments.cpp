@@ -75,9 +75,11 @@ void SuperFragments::not_read_from(std::size_t message) {
   for (; message < messages_.size(); ++message) messages_[message].sent = false;
 }
 
-std::size_t SuperFragments::events_not_sent() const {
+std::size_t SuperFragments::events_missed(EventNumber announced, EventNumber from) const {
   const auto of_events = std::span(messages_).first(events());
-  return static_cast<std::size_t>(std::ranges::count(of_events, false, &Message::sent));
+  return static_cast<std::size_t>(std::ranges::count_if(of_events, [&](const Message& message) {
+    return message.number >= announced || (!message.sent && message.number >= from);
+  }));
 }
 
 void SuperFragments::append(std::size_t message, std::uint64_t from,

@@ -38,15 +38,13 @@ public:
   /// The first message that is new to a reader that has read the event `number`; messages(): there
   /// is none. After the last event that is the message that ends the batch.
   [[nodiscard]] std::size_t first_above(EventNumber number) const;
-  /// How many of its events have this number or one above.
-  [[nodiscard]] std::size_t events_from(EventNumber number) const {
-    return number == 0 ? events() : events() - std::min(events(), first_above(number - 1));
-  }
   /// A message was sent whole.
   void sent(std::size_t message) { messages_[message].sent = true; }
   /// The reader has not read, and will not, what was sent from this message on.
   void not_read_from(std::size_t message);
-  [[nodiscard]] std::size_t events_not_sent() const;
+  /// How many of its events have the number `announced` or one above, or were not sent and have the
+  /// number `from` or one above.
+  [[nodiscard]] std::size_t events_missed(EventNumber announced, EventNumber from) const;
   [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
   /// Appends the bytes of a message from `from` on to `out`.
   void append(std::size_t message, std::uint64_t from, std::vector<iovec>& out) const;
