@@ -12,6 +12,11 @@ constexpr std::uint8_t flags_known = receive_has_crc | receive_truncated | recei
 constexpr bool has_number(ReceiveKind kind) {
   return kind == ReceiveKind::fragment || kind == ReceiveKind::skip_to;
 }
+
+// As the source counts.
+std::uint64_t reached_end(const FragmentQueue& queue) {
+  return queue.reached_end() == 0 ? 0 : queue.counter_of(queue.reached_end());
+}
 } // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
@@ -51,17 +56,24 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
   return header_.kind == ReceiveKind::end ? Step::ended : Step::header;
 }
 
+// The numbers of a source may have fallen since an earlier connection.
+bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
+  if (header_.event >= left_out_end_) return false;
+  return header_.event < first_ || header_.event < std::min(resent_end_, reached_end(queue));
+}
+
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
-  const bool known = header_.event < left_out_end_;
   if (header_.kind == ReceiveKind::skip_to) {
+    const bool known = header_.event < left_out_end_;
     if (!known && !queue.skip_to(header_.event)) return State::full;
     finish_message();
     return State::hungry;
   }
-  const bool repeats = known && header_.event < resent_end_;
+  const bool again = repeats(queue);
   const WriteOutcome outcome =
-      repeats ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
+      again ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
+  sent_again_ += again;
   payload_left_ = header_.size;
   crc_ = 0;
   step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
@@ -149,7 +161,7 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
-  resent_end_ = std::max(resent_end_, queue.counter_of(queue.reached_end()));
+  resent_end_ = reached_end(queue);
   step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;

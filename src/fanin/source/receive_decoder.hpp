@@ -50,16 +50,21 @@ public:
   [[nodiscard]] std::optional<std::uint64_t> last_fragment() const { return last_fragment_; }
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
-  /// The readout unit joins a run, in which all below `first` is decided: senders may send
-  /// fragments again that were taken before.
-  void begin_run(std::uint64_t first) {
+  /// The readout unit joins a run: what was taken before may come again.
+  void begin_run() {
     last_fragment_.reset();
-    resent_end_ = first;
+    resent_end_ = 0;
     paused_ = false;
   }
-  /// Below this number a fragment that an earlier connection of this run has come to, and what a
-  /// sender says to skip, repeat what is known: they are left out, and not counted.
+  /// It has joined the run at this number: what is below is decided.
+  void begin_at(std::uint64_t first) { first_ = first; }
+  /// Another sender follows, which does not send again what the earlier one sent.
+  void begin_sender() { resent_end_ = 0; }
+  /// Below this number repeats what is known: what a sender says to skip, and fragments below
+  /// begin_at() or up to where the sender has come over an earlier connection. They are left out.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
+  /// Fragments that were left out.
+  [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
 private:
@@ -69,6 +74,7 @@ private:
   bool gather(std::span<const std::byte>& bytes);
   [[nodiscard]] State begin(FragmentQueue& queue);
   void check_header();
+  [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
   void finish_fragment(FragmentQueue& queue);
   void finish_message();
@@ -86,7 +92,9 @@ private:
   std::uint64_t bad_checksums_ = 0;
   std::optional<std::uint64_t> last_event_;
   std::optional<std::uint64_t> last_fragment_;
-  std::uint64_t resent_end_ = 0; // to here earlier connections of this run have come
+  std::uint64_t first_ = 0; // the readout unit has joined the run there
+  std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
+  std::uint64_t sent_again_ = 0;
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;
 };

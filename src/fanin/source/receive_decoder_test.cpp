@@ -223,7 +223,7 @@ TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connectio
   take(sender.pause().skip_to(4));
   EXPECT_FALSE(decoder.paused());
   take(sender.pause());
-  decoder.begin_run(0);
+  decoder.begin_run();
   EXPECT_FALSE(decoder.paused()) << "what was taken before may come again";
 }
 
@@ -240,6 +240,54 @@ TEST(ReceiveDecoder, what_another_connection_sends_again_is_left_out_by_the_numb
   }
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 4U) << "0 to 3 were taken before";
   EXPECT_EQ(fixture.queue.written(), 5U);
+}
+
+TEST(ReceiveDecoder, what_is_sent_again_is_counted_and_only_of_the_same_sender) {
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  const auto send = [&](EventNumber first, EventNumber end) {
+    SenderBytes sender(5);
+    for (EventNumber event = first; event < end; ++event) sender.fragment(event, {});
+    EXPECT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+    EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+    decoder.leave_out_below(fixture.queue.next_event());
+  };
+  send(0, 8);
+  send(4, 10);
+  EXPECT_EQ(decoder.sent_again(), 4U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  decoder.begin_sender();
+  send(0, 5); // a program that was started again counts from 0
+  EXPECT_EQ(decoder.sent_again(), 4U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 5U);
+  decoder.begin_at(20);
+  decoder.leave_out_below(20);
+  send(12, 22);
+  EXPECT_EQ(decoder.sent_again(), 12U);
+  EXPECT_EQ(fixture.queue.written(), 12U);
+}
+
+// Its first numbers were wrong, or its counter was reset, before the run had an event of it.
+TEST(ReceiveDecoder, what_is_late_after_the_numbers_fell_is_counted) {
+  QueueFixture fixture({.source = 5, .window = 64});
+  fixture.queue.set_may_fall(FragmentQueue::Fall::yes);
+  ReceiveDecoder decoder(5, true);
+  SenderBytes before(5);
+  for (const EventNumber event : {5000U, 5001U, 5002U}) before.fragment(event, {});
+  ASSERT_EQ(decoder.take(before.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+  SenderBytes after(5);
+  for (EventNumber event = 0; event < 10; ++event) after.fragment(event, {});
+  ASSERT_EQ(decoder.take(after.bytes(), fixture.queue).state, State::hungry);
+  ASSERT_EQ(fixture.queue.next_event(), 10U);
+  fixture.queue.set_may_fall(FragmentQueue::Fall::no);
+  (void)fixture.queue.give_up_until(20);
+  decoder.leave_out_below(20);
+  SenderBytes late(5);
+  for (EventNumber event = 10; event < 21; ++event) late.fragment(event, {});
+  ASSERT_EQ(decoder.take(late.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 10U);
+  EXPECT_EQ(decoder.sent_again(), 0U);
 }
 
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {

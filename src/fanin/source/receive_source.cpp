@@ -74,7 +74,7 @@ Result<> ReceiveSource::listen() {
 
 Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
   restarted_ = true;
-  decoder_.begin_run(first_event);
+  decoder_.begin_run();
   acknowledger_.start(first_event);
   ended_ = false;
   return listen();
@@ -182,6 +182,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   }
   acknowledger_.send(arrival.socket);
   begun_ = answer.has_last != 0;
+  if (arrival.sender == 0 || arrival.sender != sender_) decoder_.begin_sender();
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
@@ -211,7 +212,10 @@ ReceiveAnswer ReceiveSource::answer_to(const ReceivePort::Arrival& arrival) cons
 // has sent meanwhile may be below what is wanted, and it should know that it was not read.
 void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
-  if (connection_ && acknowledger_.wanted() && (begun_ || acknowledger_.has_news())) {
+  const EventNumber first = queue.numbered() ? queue.first_event() : 0;
+  decoder_.begin_at(first == 0 ? 0 : queue.counter_of(first));
+  const bool sends_again = acknowledger_.wanted() && sender_ != 0;
+  if (connection_ && sends_again && (begun_ || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged");
   }
 }
@@ -383,7 +387,8 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
 std::vector<SourceCounter> ReceiveSource::counters() const {
   std::vector<SourceCounter> result{{"connections", connections_},
                                     {"refused", refused_},
-                                    {"bad_checksum", decoder_.bad_checksums()}};
+                                    {"bad_checksum", decoder_.bad_checksums()},
+                                    {"sent_again", decoder_.sent_again()}};
   for (std::size_t i = 1; i < receive_faults; ++i) {
     result.push_back({name(static_cast<ReceiveFault>(i)), faults_[i]});
   }

@@ -53,8 +53,8 @@ public:
   void announced(EventNumber end) override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const override;
-  /// connections, refused (they waited when the data ended), bad_checksum, and one for each
-  /// ReceiveFault.
+  /// connections, refused (they waited when the data ended), bad_checksum, sent_again (fragments
+  /// that were known already), and one for each ReceiveFault.
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:

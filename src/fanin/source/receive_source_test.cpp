@@ -470,6 +470,37 @@ TEST(ReceiveSource, what_comes_first_when_it_is_announced_is_late) {
   EXPECT_EQ(queue.written(), 3U);
 }
 
+// With an offset of -1000 the number 1000 is the first that may be an event.
+TEST(ReceiveSource, a_sender_that_is_there_before_the_run_begins_keeps_its_connection) {
+  Bench bench(1024, 64, {.wait_for_sender = true}, false);
+  EXPECT_FALSE(bench.source->ready(Time{}));
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface_of(3, 77).fragment(1000, bytes_of(10, 0)).bytes());
+  while (!bench.source->ready(Time{})) {
+  }
+  ASSERT_TRUE(bench.source->start(1000, Time{}));
+  bench.read_until([&] { return bench.fixture.queue.held() == 1000U; });
+  EXPECT_FALSE(peer.closed());
+  EXPECT_EQ(bench.counter("connections"), 1U);
+}
+
+TEST(ReceiveSource, a_sender_that_never_comes_back_keeps_its_connection_in_a_rejoin) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface_of(3, 0).fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  bench.fixture.queue.start(6);
+  ASSERT_TRUE(bench.source->start(6, Time{}));
+  SenderBytes more(5);
+  peer.send(more.fragment(5, bytes_of(10, 5)).fragment(6, bytes_of(10, 6)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 7; });
+  EXPECT_FALSE(peer.closed());
+  EXPECT_EQ(bench.counter("sent_again"), 1U) << "5 is below what is wanted";
+}
+
 TEST(ReceiveSource, what_goes_back_below_what_is_announced_is_counted) {
   Bench bench;
   bench.fixture.queue.start(0);
