@@ -214,6 +214,13 @@ def test_who_does_not_read_is_waited_for_until_it_is_given_up():
             assert not result["delivered"] and "gave up" in result["error"], f"the result: {result}"
 
 
+def test_a_receiver_ends_in_order_though_a_sender_is_frozen():
+    with Tool("receive", "tcp", "--duration", "1s") as receiver, Tool("send", receiver.url(), "--rate", "1kHz") as sender:
+        receiver.wait_for("has connected")
+        sender.process.send_signal(signal.SIGSTOP)
+        receiver.end()
+
+
 @pytest.mark.parametrize("network", ("tcp", "shm"))
 def test_what_a_receiver_had_not_taken_when_it_was_killed_is_not_delivered(network):
     with Tool("receive", network, "--mode", "low-latency") as receiver, \
