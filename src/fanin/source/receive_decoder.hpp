@@ -60,8 +60,9 @@ public:
   void begin_at(std::uint64_t first) { first_ = first; }
   /// Another sender follows, which does not send again what the earlier one sent.
   void begin_sender() { resent_end_ = 0; }
-  /// Below this number repeats what is known: what a sender says to skip, and fragments below
-  /// begin_at() or up to where the sender has come over an earlier connection. They are left out.
+  /// Below this number these repeat what is known, and are left out: what a sender says to skip,
+  /// and fragments below begin_at() or below what the sender has come to over an earlier
+  /// connection.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   /// Fragments that were left out.
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }

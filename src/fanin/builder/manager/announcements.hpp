@@ -90,6 +90,7 @@ public:
   // Where the first of those begins that have announced something; none: nobody has. A readout unit
   // that came to its end without an event does not count.
   [[nodiscard]] std::optional<EventNumber> first_announced() const;
+  // Batches begin there, or at known_end() if nobody has announced anything.
   void begin_at_first();
   struct Apart {
     NodeId first = 0;
