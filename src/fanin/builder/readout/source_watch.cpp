@@ -77,10 +77,11 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
 
 // Requires that it is behind. Up to where events have been known for so long, in which nothing of
 // it was taken; 0: up to nowhere. Each event waits for as long as the first one, to within an
-// eighth.
+// eighth. What is known can fall, where a counter was reset.
 EventNumber SourceWatch::known_for(Duration patience, const source::FragmentQueue& queue,
                                    EventNumber known_end, Duration now) {
   std::vector<Mark>& marks = state_.marks;
+  for (Mark& mark : marks) mark.known_end = std::min(mark.known_end, known_end);
   if (queue.numbered()) {
     marks.erase(marks.begin(),
                 std::ranges::upper_bound(marks, queue.next_event(), {}, &Mark::known_end));

@@ -68,7 +68,7 @@ private:
   };
   struct State { // of one incarnation
     Standing standing = Standing::present;
-    std::vector<Mark> marks; // since when it is behind; both members rise
+    std::vector<Mark> marks; // since when it is behind; both members rise, or stay
     std::optional<Duration> accepted_at; // a fragment, at the last check
     std::optional<Duration> slow_since; // it alone holds others back
     std::optional<Duration> unclear_since;

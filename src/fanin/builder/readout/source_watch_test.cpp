@@ -106,6 +106,15 @@ TEST_F(Watched, each_event_waits_for_a_silent_source_for_one_deadline) {
   }
 }
 
+TEST_F(Watched, source_is_not_given_up_beyond_numbers_that_fell_meanwhile) {
+  EXPECT_TRUE(watch(1s, 5000));
+  EXPECT_TRUE(watch(1s + 50ms, 5010));
+  EXPECT_TRUE(watch(1s + 90ms, 3));
+  EXPECT_TRUE(watch(1s + 99ms, 20));
+  EXPECT_FALSE(watch(1s + 100ms, 30));
+  EXPECT_EQ(queue_.next_event(), 3U);
+}
+
 TEST_F(Watched, each_event_waits_for_a_source_that_pauses_for_one_latency) {
   system_.latency = 16ms;
   for (EventNumber known_end = 1; known_end < 200; ++known_end) { // one more each millisecond
