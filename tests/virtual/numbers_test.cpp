@@ -577,6 +577,101 @@ TEST(FarNumbers, a_run_of_so_many_events_has_no_more_of_them_when_a_readout_unit
   expect_balanced(system);
 }
 
+// The others begin within the deadline after the reset, and have all from there on.
+TEST(FarNumbers, a_counter_that_is_reset_before_all_have_begun_costs_what_came_before_it) {
+  struct Layout {
+    std::size_t readouts = 0;
+    std::size_t per_readout = 0;
+  };
+  for (const auto& [readouts, per_readout] :
+       {Layout{1, 4}, Layout{2, 2}, Layout{4, 1}, Layout{2, 1}}) {
+    SCOPED_TRACE(fmt::format("{} readout units of {} sources", readouts, per_readout));
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, per_readout);
+    options.system.event_deadline = 200ms;
+    options.make_source = [&](const SourceInfo& info) {
+      const List all = from_to(0, 1500);
+      const List garbage = joined({from_to(5000, 5020), List(80, Listed::pause)});
+      if (info.id == 1) return std::make_unique<Listed>(joined({garbage, all}), 1ms);
+      const std::size_t begins = info.id == 2 ? 240 : 100; // steps of 1 ms
+      return std::make_unique<Listed>(joined({List(begins, Listed::pause), all}), 1ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(5s);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_built, 1500U) << tail_of_log(system);
+    EXPECT_LE(system.summary().events_incomplete, 3U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().gaps, 0U);
+    expect_balanced(system);
+  }
+}
+
+// Readout units whose sources send nothing were given up where the dead one began.
+TEST(FarNumbers, a_run_of_so_many_events_begins_where_a_readout_unit_comes_back) {
+  const List first = from_to(0, 150);
+  const List later = from_to(150, 2000);
+  // What the second source sends: nothing, or from there on, sooner or later than the first one.
+  for (const auto& [second, wait] : {std::pair{List{}, 0U}, {later, 100U}, {later, 8000U}}) {
+    for (const bool shared : {false, true}) { // beside one that sends nothing
+      SCOPED_TRACE(fmt::format("{} fragments after {}, shared: {}", second.size(), wait, shared));
+      VirtualSystemOptions options;
+      options.system = shared ? make_system(2, 1, 2) : make_system(2, 1);
+      options.system.event_deadline = 200ms;
+      options.system.events_max = 100;
+      int incarnation = 0;
+      options.make_source = [&](const SourceInfo& info) {
+        const bool sends = !shared || info.id % 2 == 0;
+        if (!sends) return std::make_unique<Listed>(List{}, 100us);
+        if (info.readout_unit == 1) {
+          return std::make_unique<Listed>(joined({List(4000 + wait, Listed::pause), second}),
+                                          100us);
+        }
+        const bool again = incarnation++ > 0;
+        return std::make_unique<Listed>(again ? joined({List(1000, Listed::pause), later}) : first,
+                                        100us);
+      };
+      VirtualSystem system{options};
+      system.start_all();
+      system.run_for(100ms);
+      system.kill_readout(0);
+      system.run_for(300ms); // the others are given up until event 1
+      system.start_readout(0);
+      ASSERT_TRUE(system.run_until_ended(20s))
+          << tail_of_log(system) << system.manager().waiting_for();
+      EXPECT_EQ(system.summary().events_built, 100U) << tail_of_log(system);
+      EXPECT_EQ(system.check_stored(), "");
+      expect_balanced(system);
+    }
+  }
+}
+
+TEST(FarNumbers, a_run_of_so_many_events_goes_on_when_the_readout_unit_that_began_is_dead) {
+  for (const bool stopped : {false, true}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.event_deadline = 200ms;
+    options.system.events_max = 100;
+    options.make_source = [&](const SourceInfo& info) {
+      if (info.id == 1) return std::make_unique<Listed>(from_to(0, 150), 100us);
+      return std::make_unique<Listed>(joined({List(10'000, Listed::pause), from_to(0, 2000)}),
+                                      100us);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(100ms);
+    system.kill_readout(0);
+    system.tell_of_death(0);
+    system.run_for(400ms);
+    if (stopped) system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_EQ(system.summary().events_built, stopped ? 0U : 100U) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_where_a_readout_unit_has_ended) {
   VirtualSystemOptions options;
   options.system = make_system(3, 1);
@@ -618,14 +713,21 @@ TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_what_a_dead_readout_unit_ha
 
 // Its readout unit knows of the others only what it is told.
 TEST(Pauses, a_source_that_pauses_does_not_hold_up_other_readout_units) {
-  for (const EventNumber before : {EventNumber{0}, EventNumber{100}}) {
+  struct Case {
+    EventNumber before = 0;
+    bool beside_one_that_has_ended = false;
+  };
+  for (const auto& [before, beside_one_that_has_ended] :
+       {Case{0}, Case{100}, Case{0, true}, Case{100, true}}) {
     VirtualSystemOptions options;
-    options.system = make_system(2, 1);
+    options.system = make_system(2, 1, 2);
     options.system.event_deadline = 8s;
     options.system.latency = 50ms;
     options.make_source = [&](const SourceInfo& info) -> std::unique_ptr<source::Source> {
-      if (info.id == 1) return Listed{from_to(0, before), 1ms}.and_pauses();
-      return std::make_unique<Listed>(from_to(0, 10'000), 1ms);
+      if (info.id > 2) return std::make_unique<Listed>(from_to(0, 10'000), 1ms);
+      Listed few{from_to(0, before), 1ms};
+      if (info.id == 1 && beside_one_that_has_ended) return std::move(few).and_ends();
+      return std::move(few).and_pauses();
     };
     VirtualSystem system{options};
     system.start_all();

@@ -22,7 +22,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 9;
+inline constexpr std::uint16_t protocol_version = 10;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -229,7 +229,9 @@ struct Announce { // followed by AbsentRange[absent_ranges]
   std::uint64_t bytes = 0; ///< on the wire, at most
   std::uint32_t absent_ranges = 0;
   std::uint16_t final = 0; ///< 1: nothing will follow
-  std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent
+  std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent, or have
+                           ///< come to their end. Where it begins: one was given up; it may begin
+                           ///< further on in the next message
   std::uint8_t nothing = 0; ///< 1: no source has any of these events; there may be any number of
                             ///< them
 };

@@ -65,14 +65,15 @@ void Announcements::forget_open(Readout& readout) {
 void Announcements::leave(NodeId node) {
   Readout& readout = readouts_[node];
   if (!readout.here()) return;
-  if (readout.begun() && readout.end > assigned_end()) {
+  const EventNumber first = std::max(readout.first, assigned_end());
+  if (readout.begun() && readout.end > first) {
     const auto at = std::ranges::upper_bound(past_, node, {}, &Past::node);
-    past_.insert(at,
-                 {node, {std::max(readout.first, assigned_end()), readout.end}, readout.absent});
+    past_.insert(at, {node, {first, readout.end}, readout.absent});
   }
   forget_open(readout);
   for (AbsentRanges& absent : readout.absent) absent.clear();
   change(readout, [&] { readout.state = State::away; });
+  if (!begun_) find_known_end();
 }
 
 // Ranges inside the announced one and of the readout unit's own sources, source by source, none
@@ -94,6 +95,12 @@ bool Announcements::can_be_absent(NodeId node, EventRange range,
   return true;
 }
 
+// Nothing that was announced lies below.
+bool Announcements::begins_again(const Readout& readout, EventNumber first) {
+  return readout.state == State::announcing && readout.silent && readout.empty() &&
+         first > readout.end;
+}
+
 bool Announcements::valid(NodeId node, const wire::Announce& announce,
                           std::span<const wire::AbsentRange> absent) const {
   const Readout& readout = readouts_[node];
@@ -102,7 +109,8 @@ bool Announcements::valid(NodeId node, const wire::Announce& announce,
   return announce.end >= announce.first && announce.end <= event_number_end &&
          (nothing || range.count() <= system_.batch_events) && (!nothing || absent.empty()) &&
          (readout.state == State::joined ||
-          (readout.state == State::announcing && announce.first == readout.end)) &&
+          (readout.state == State::announcing && announce.first == readout.end) ||
+          begins_again(readout, announce.first)) &&
          readout.open.size() < ranges_max_ && can_be_absent(node, range, absent);
 }
 
@@ -129,13 +137,13 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   }
   if (announce.nothing == 0) note_sent(readout, range, absent, decided);
   change(readout, [&] {
-    if (readout.state == State::joined) readout.first = announce.first;
+    if (!readout.begun() || readout.empty()) readout.first = announce.first;
     readout.state = announce.final != 0 ? State::ended : State::announcing;
     readout.end = announce.end;
-    if (!range.empty()) readout.silent = announce.silent != 0;
+    readout.silent = announce.silent != 0;
   });
-  know_until(announce.end);
   if (range.empty()) return true;
+  know_until(announce.end);
   readout.open.push_back({{readout.counted_end, announce.end}, announce.bytes});
   cuts_.add(readout.open.back());
   readout.counted_end = announce.end;
@@ -194,23 +202,35 @@ bool Announcements::begin_afresh(NodeId node) {
     readout.first = readout.end = readout.counted_end = 0;
     readout.silent = false;
   });
+  find_known_end();
+  return true;
+}
+
+// Something that was announced is not any more.
+void Announcements::find_known_end() {
   known_end_ = 0;
-  for (const Readout& other : readouts_) {
-    if (other.begun()) know_until(other.end);
+  for (const Readout& readout : readouts_) {
+    if (readout.begun() && !readout.empty()) know_until(readout.end);
   }
   for (const Past& past : past_) know_until(past.range.end);
-  return true;
 }
 
 // --- where batches begin and end -----------------------------------------------------------------
 
-bool Announcements::may_begin() const { return !begun_ && here_ > 0 && joined_ == 0; }
+// What a readout unit announces lies behind the first event.
+bool Announcements::may_begin() const {
+  if (begun_ || here_ == 0 || joined_ > 0) return false;
+  const auto first = first_announced();
+  return std::ranges::all_of(readouts_, [&](const Readout& readout) {
+    const bool goes_on = readout.state == State::announcing;
+    return !goes_on || (first && readout.first >= *first);
+  });
+}
 
 std::optional<EventNumber> Announcements::first_announced() const {
   std::optional<EventNumber> first;
   for (const Readout& readout : readouts_) {
-    const bool has_say = readout.end != readout.first || readout.state != State::ended;
-    if (readout.begun() && has_say) first = std::min(first.value_or(readout.first), readout.first);
+    if (readout.has_say()) first = std::min(first.value_or(readout.first), readout.first);
   }
   return first;
 }
@@ -218,14 +238,15 @@ std::optional<EventNumber> Announcements::first_announced() const {
 void Announcements::begin_at_first() {
   begun_ = true;
   first_event_ = first_announced().value_or(known_end_);
+  know_until(first_event_);
   move_to(first_event_);
 }
 
 std::optional<Announcements::Apart> Announcements::apart() const {
   std::vector<NodeId> sorted;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
-    const State state = readouts_[node].state;
-    const bool goes_on = state == State::joined || state == State::announcing;
+    const Readout& readout = readouts_[node];
+    const bool goes_on = readout.state == State::announcing && readout.has_say();
     if (goes_on) sorted.push_back(static_cast<NodeId>(node));
   }
   if (sorted.empty()) return {};
@@ -269,10 +290,8 @@ bool Announcements::has_room(EventNumber decided) {
 }
 
 EventNumber Announcements::assignable_end() const {
-  if (!begun_ || here_ == 0) return assigned_end();
-  if (ended_ == here_) return std::max(known_end_, assigned_end()); // absent from its end on
-  if (behind_ > 0) return assigned_end();
-  EventNumber end = ~EventNumber{0};
+  if (!begun_ || here_ == 0 || behind_ > 0) return assigned_end();
+  EventNumber end = std::max(known_end_, assigned_end()); // who has ended is absent from there on
   for (const Readout& readout : readouts_) {
     if (readout.state == State::announcing) end = std::min(end, readout.end);
   }

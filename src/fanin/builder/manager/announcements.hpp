@@ -33,7 +33,7 @@ public:
     State state = State::away;
     EventNumber first = 0;
     EventNumber end = 0;       // announced below
-    bool silent = false;       // all its sources were given up
+    bool silent = false; // all its sources were given up; has_say()
     Duration announced_at{};   // something, last, or was held back
     bool held_back = false; // has more, and waits for others or for builder units
     source::UsualStep gaps; // of a window and more
@@ -44,6 +44,12 @@ public:
     EventNumber counted_end = 0; // of the last one; its first one counts from anywhere
     [[nodiscard]] bool here() const { return state != State::away; }
     [[nodiscard]] bool begun() const { return state == State::announcing || state == State::ended; }
+    [[nodiscard]] bool empty() const { return first == end; }
+    // About where batches begin. One without an event, which has come to its end or begins only
+    // because sources were given up, has none.
+    [[nodiscard]] bool has_say() const {
+      return begun() && (!empty() || (state == State::announcing && !silent));
+    }
   };
 
   // Ranges of one readout unit that are announced and not assigned, and of one source that are
@@ -85,12 +91,12 @@ public:
   [[nodiscard]] EventNumber first_event() const { return first_event_; }
   // With a trigger batches begin at 0.
   void begin() { begun_ = true; }
-  // All readout units that are here have announced something: batches could begin.
+  // Batches could begin: all readout units that are here have begun, and those without a say have
+  // come to where the first of the others begins.
   [[nodiscard]] bool may_begin() const;
-  // Where the first of those begins that have announced something; none: nobody has. A readout unit
-  // that came to its end without an event does not count.
+  // Where the first of those begins that have a say; none: nobody has one.
   [[nodiscard]] std::optional<EventNumber> first_announced() const;
-  // Batches begin there, or at known_end() if nobody has announced anything.
+  // Batches begin there, or at known_end() if nobody has a say.
   void begin_at_first();
   struct Apart {
     NodeId first = 0;
@@ -140,6 +146,7 @@ private:
   };
   [[nodiscard]] bool valid(NodeId node, const wire::Announce& announce,
                            std::span<const wire::AbsentRange> absent) const;
+  [[nodiscard]] static bool begins_again(const Readout& readout, EventNumber first);
   [[nodiscard]] bool can_be_absent(NodeId node, EventRange range,
                                    std::span<const wire::AbsentRange> absent) const;
   void note_sent(Readout& readout, EventRange range, std::span<const wire::AbsentRange> absent,
@@ -148,6 +155,7 @@ private:
   void change(Readout& readout, Change change);
   [[nodiscard]] bool behind(const Readout& readout) const;
   void forget_open(Readout& readout);
+  void find_known_end();
   void add_present(NodeId node, EventRange known, const std::vector<AbsentRanges>& absent,
                    EventRange range, std::vector<wire::MissingRange>& lost) const;
   template <class Visit>

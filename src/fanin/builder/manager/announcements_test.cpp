@@ -230,6 +230,20 @@ TEST_F(Announced, what_a_dead_readout_unit_had_announced_is_lost_and_exists) {
   EXPECT_TRUE(lost.empty());
 }
 
+TEST_F(Announced, where_a_readout_unit_begins_is_nothing_yet) {
+  join_all();
+  EXPECT_TRUE(say(0, 5000, 5000));
+  EXPECT_EQ(announced_.known_end(), 0U);
+  EXPECT_TRUE(say(1, 0, 8));
+  EXPECT_EQ(announced_.known_end(), 8U);
+  announced_.begin_at_first();
+  EXPECT_TRUE(say(1, 8, 8, {}, true));
+  EXPECT_EQ(announced_.assignable_end(), 8U);
+  announced_.leave(0);
+  announced_.leave(1);
+  EXPECT_EQ(announced_.known_end(), 8U);
+}
+
 TEST_F(Announced, one_far_ahead_counts_when_another_follows) {
   const Overtaking nobody{2, 100, std::chrono::seconds{1}, {}};
   begin(10);
@@ -276,6 +290,54 @@ TEST_F(Announced, batches_begin_at_numbers_of_those_who_have_some_or_go_on) {
     others.begin_at_first();
     EXPECT_EQ(others.first_event(), 5U) << has_some;
   }
+}
+
+TEST_F(Announced, one_that_begins_because_sources_were_given_up_has_no_say_and_may_begin_again) {
+  join_all();
+  const auto begins = [&](NodeId node, EventNumber first, bool silent) {
+    return announced_.add(node, {.first = first, .end = first, .silent = silent}, {}, 0, {});
+  };
+  EXPECT_TRUE(begins(0, 1, true));
+  EXPECT_TRUE(begins(1, 1'000'000, false));
+  EXPECT_FALSE(announced_.apart());
+  EXPECT_EQ(announced_.first_announced(), 1'000'000U);
+  EXPECT_FALSE(begins(0, 0, false)) << "further on only";
+  EXPECT_FALSE(begins(1, 1'000'001, false)) << "it was not given up";
+  EXPECT_TRUE(begins(0, 150, false));
+  EXPECT_EQ(announced_.first_announced(), 150U);
+  EXPECT_FALSE(begins(0, 151, false)) << "once only";
+  EXPECT_TRUE(announced_.apart());
+  EXPECT_TRUE(say(0, 150, 160));
+  EXPECT_EQ(announced_.count_present({0, 1000}), 10U);
+}
+
+TEST_F(Announced, one_without_a_say_is_waited_for_until_it_is_where_the_first_one_begins) {
+  join_all();
+  const auto moves_to = [&](EventNumber first) {
+    return announced_.add(0, {.first = first, .end = first, .silent = 1}, {}, 0, {});
+  };
+  EXPECT_TRUE(moves_to(1));
+  EXPECT_TRUE(say(1, 700, 710));
+  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_TRUE(moves_to(500));
+  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_TRUE(moves_to(700));
+  EXPECT_TRUE(announced_.may_begin());
+  announced_.begin_at_first();
+  EXPECT_EQ(announced_.first_event(), 700U);
+  EXPECT_EQ(announced_.assignable_end(), 700U);
+  EXPECT_TRUE(moves_to(704));
+  EXPECT_EQ(announced_.next_cut(announced_.assignable_end()).range, (EventRange{700, 704}));
+  EXPECT_EQ(announced_.count_present({0, 1000}), 10U);
+}
+
+TEST_F(Announced, batches_do_not_begin_while_nobody_has_a_say_and_somebody_goes_on) {
+  join_all();
+  EXPECT_TRUE(announced_.add(0, {.first = 1, .end = 1, .silent = 1}, {}, 0, {}));
+  EXPECT_TRUE(say(1, 1, 1, {}, true));
+  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_TRUE(say(0, 1, 1, {}, true));
+  EXPECT_TRUE(announced_.may_begin());
 }
 
 TEST_F(Announced, one_that_is_here_and_has_said_nothing_is_waited_for) {

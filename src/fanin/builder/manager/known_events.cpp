@@ -74,7 +74,19 @@ void KnownEvents::on_begin(NodeId node, Time now) {
     parts_.accounts.begin_afresh(node);
     held_.announced_end(node, false);
   }
-  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = agreed_end(), .yes = yes ? 1U : 0U});
+  const EventNumber known_end = agreed_end();
+  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = known_end, .yes = yes ? 1U : 0U});
+  if (yes) take_back_known_end(node, known_end);
+}
+
+// Others may have heard of events that do not exist any more.
+void KnownEvents::take_back_known_end(NodeId node, EventNumber known_end) {
+  laggards_end_ = std::min(laggards_end_, known_end);
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const auto other = static_cast<NodeId>(i);
+    if (other == node || !announced_.readout(other).here()) continue;
+    if (parts_.outbox.roomy(readout_key(other))) send_known_end(other, known_end);
+  }
 }
 
 // A source has this number. What is assigned is not known any more.

@@ -82,6 +82,7 @@ private:
   [[nodiscard]] bool wait_while_apart();
   [[nodiscard]] bool has(EventNumber number) const;
   void send_known_end(NodeId node, EventNumber known_end);
+  void take_back_known_end(NodeId node, EventNumber known_end);
   [[nodiscard]] std::string overtaken(NodeId behind, NodeId ahead) const;
   [[nodiscard]] const std::string& name(NodeId node) const {
     return parts_.system.readout_units[node];

@@ -90,7 +90,7 @@ void Reading::send_triggered() {
 // With `run.events` and no trigger the last event is known as soon as the first is.
 void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
-  if (parts_.phase.now() >= Phase::draining) return; // its end is known
+  if (!parts_.phase.is(Phase::running)) return; // its end is known, or will be: nothing more is read
   limit_from(parts_.events.announcements().first_event());
   parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
 }
@@ -138,9 +138,11 @@ bool Reading::all_paused() const {
 // ahead that no other source can be on its way to it is wrong: nobody is read up to there.
 void Reading::drain_where_paused() {
   const Announcements& announced = parts_.events.announcements();
-  if (const auto first = announced.first_announced();
-      first && !announced.begun() && parts_.system.events_max != 0)
-    limit_from(*first); // somebody has announced nothing, and will not hold it up
+  if (parts_.system.events_max != 0) { // who has announced nothing is not waited for
+    const auto first =
+        announced.begun() ? std::optional{announced.first_event()} : announced.first_announced();
+    if (first) limit_from(*first);
+  }
   EventNumber furthest = 0;
   std::uint64_t span = parts_.system.event_window;
   std::vector<EventNumber> ends;

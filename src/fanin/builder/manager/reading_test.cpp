@@ -127,5 +127,21 @@ TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_i
   EXPECT_EQ(run.limit(0)->event, 80U);
 }
 
+TEST_F(ReadingTest, a_run_that_is_stopped_before_its_first_event_is_known_goes_on_stopping) {
+  System system = testing::make_system(2, 1);
+  system.events_max = 100;
+  Run run(system, clock_);
+  run.reading.stop();
+  (void)run.limit(0);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, 7, 7);
+  run.reading.update();
+  EXPECT_FALSE(run.limit(0)) << "it would read on";
+  for (const NodeId node : {NodeId{0}, NodeId{1}})
+    EXPECT_TRUE(run.reading.on_paused(node, {.next_event = 500, .agreed = 500}));
+  run.reading.end_if_known();
+  EXPECT_TRUE(run.phase.is(Phase::draining));
+  EXPECT_EQ(run.limit(0)->event, 107U);
+}
+
 } // namespace
 } // namespace fanin::builder

@@ -63,7 +63,7 @@ protected:
     }
   }
   void begin() {
-    announcer_.begin(0, out_);
+    announcer_.begin(0, false, out_);
     out_.messages.clear();
   }
   [[nodiscard]] Announcer::Turn turn(Duration after = {}) const {
@@ -90,10 +90,46 @@ using AnnouncerDeathTest = AnnouncerTest;
 
 TEST_F(AnnouncerTest, says_where_it_begins) {
   EXPECT_FALSE(announcer_.begun());
-  announcer_.begin(48, out_);
+  announcer_.begin(48, false, out_);
   EXPECT_TRUE(announcer_.begun());
   EXPECT_EQ(announcer_.announced(), 48U);
   EXPECT_EQ(out_.ranges(), (Ranges{{48, 48}}));
+}
+
+TEST_F(AnnouncerTest, begins_further_on_until_a_source_that_was_given_up_sends_something) {
+  system_.events_max = 100;
+  ASSERT_TRUE(queue_.give_up_until(1));
+  announcer_.begin(1, true, out_);
+  ASSERT_TRUE(queue_.give_up_until(150));
+  out_.set_room(0);
+  announcer_.announce(idle_turn(), out_);
+  out_.set_room(1000);
+  announcer_.announce(idle_turn(), out_);
+  write(150, 160);
+  announcer_.announce(idle_turn(), out_);
+  EXPECT_EQ(out_.ranges(), (Ranges{{1, 1}, {150, 150}, {150, 150}}));
+  EXPECT_EQ(out_.messages[0].silent, 1U);
+  EXPECT_EQ(out_.messages[1].silent, 1U);
+  EXPECT_EQ(out_.messages[2].silent, 0U);
+  out_.messages.clear();
+  announcer_.announce(idle_turn(), out_); // it waits for the limit
+  EXPECT_EQ(out_.ranges(), Ranges{});
+  auto limited = idle_turn();
+  limited.limit = 250;
+  announcer_.announce(limited, out_);
+  EXPECT_EQ(out_.ranges(), (Ranges{{150, 160}}));
+}
+
+TEST_F(AnnouncerTest, announces_no_event_if_no_source_sends_anything) {
+  ASSERT_TRUE(queue_.give_up_until(1));
+  announcer_.begin(1, true, out_);
+  ASSERT_TRUE(queue_.give_up_until(20));
+  auto last = idle_turn();
+  last.limit = 20;
+  last.final = true;
+  announcer_.announce(last, out_);
+  EXPECT_EQ(out_.ranges(), (Ranges{{1, 1}, {20, 20}, {20, 20}}));
+  EXPECT_TRUE(announcer_.ended());
 }
 
 TEST_F(AnnouncerTest, announces_at_once_where_nothing_more_can_be_read_and_never_across_batches) {
@@ -244,9 +280,9 @@ TEST_F(AnnouncerTest, says_once_that_nothing_will_follow) {
 }
 
 TEST_F(AnnouncerDeathTest, announces_only_between_beginning_and_end) {
-  EXPECT_DEATH(announcer_.announce(turn(), out_), "announcing");
+  EXPECT_DEATH(announcer_.announce(turn(), out_), "begun");
   begin();
-  EXPECT_DEATH(announcer_.begin(0, out_), "unnumbered");
+  EXPECT_DEATH(announcer_.begin(0, false, out_), "unnumbered");
 }
 
 } // namespace

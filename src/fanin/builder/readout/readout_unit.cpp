@@ -209,7 +209,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   if (welcome.joining != 0) view_.joined_at = welcome.first_event;
   const Time now = environment_.loop->now();
   sources_.start(welcome, view(), now);
-  if (view_.joined_at) begin_at(*view_.joined_at);
+  if (view_.joined_at) begin_at(*view_.joined_at, false);
   status_tick_.start(*environment_.loop, now + status_period);
   return true;
 }
@@ -324,10 +324,10 @@ const RunView& ReadoutUnit::view() {
   return view_;
 }
 
-// Joins the run there: what is below is absent.
-void ReadoutUnit::begin_at(EventNumber first) {
+// Joins the run there: what is below is absent. `given_up`: as for Announcer::begin().
+void ReadoutUnit::begin_at(EventNumber first, bool given_up) {
   ControlOut out{*control_};
-  announcer_.begin(first, out);
+  announcer_.begin(first, given_up, out);
   retained_->begin_at(first);
 }
 
@@ -368,10 +368,8 @@ void ReadoutUnit::announce(bool idle, Time now) {
   if (!answered) return;
   if (!announcer_.begun()) {
     sources_.set_may_fall(source::FragmentQueue::Fall::ask);
-    begin_at(sources_.first_event());
+    begin_at(sources_.first_event(), sources_.any_silent());
   }
-  // The last event is known when all readout units have begun.
-  if (system_.events_max != 0 && view_.limit >= event_number_end) return;
   ControlOut out{*control_};
   announcer_.announce({.end = answered->end,
                        .limit = view_.limit,

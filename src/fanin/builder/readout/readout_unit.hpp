@@ -91,7 +91,7 @@ private:
 
   // what it is told
   [[nodiscard]] const RunView& view();
-  void begin_at(EventNumber first);
+  void begin_at(EventNumber first, bool given_up);
   void report_held();
   void ask_to_begin();
   void ask_for_uncut(Time now);

@@ -91,8 +91,14 @@ public:
   // Whether all sources have said what they have of these events. Those at their end have no more:
   // they say so now.
   [[nodiscard]] bool answer_for(EventRange range);
+  [[nodiscard]] bool any_silent() const {
+    return std::ranges::any_of(members_, [](const Member& m) { return m.watch.silent(); });
+  }
+  // None sends: at least one is silent, the others too or at their end.
   [[nodiscard]] bool all_silent() const {
-    return std::ranges::all_of(members_, [](const Member& m) { return m.watch.silent(); });
+    return any_silent() && std::ranges::all_of(members_, [](const Member& m) {
+             return m.watch.silent() || m.reader.done();
+           });
   }
   // Human-readable: which sources keep the run from going on; empty: none.
   [[nodiscard]] std::string waits_for() const;
