@@ -249,7 +249,7 @@ bool SliceLink::take_message(Time now) {
     return false;
   }
   announced_ = std::max(announced_, header.event);
-  pass_announced();
+  pass_known();
   last_answer_at_ = now;
   return true;
 }
@@ -279,8 +279,8 @@ bool SliceLink::on_answer(Time now) {
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
-  for (const auto& batch : batches_) batch->not_read_from(first_to_send(*batch));
-  go_to(0);
+  for (const auto& batch : batches_) batch->not_read_from(known_end());
+  next_ = to_send_from({});
   return true;
 }
 
@@ -303,46 +303,36 @@ void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   end_ = batch->end();
   if (batches_.empty()) last_answer_at_ = loop_.now();
   batches_.push_back(std::move(batch));
-  if (batch_ + 1 == batches_.size()) go_to(batch_);
+  pass_known();
 }
 
-// What the slice has announced without it would be late there.
-std::size_t SliceLink::first_to_send(const SuperFragments& batch) const {
-  const EventNumber end = std::max(read_ ? *read_ + 1 : 0, announced_);
-  return end == 0 ? 0 : batch.first_above(end - 1);
-}
+// Events below are sent no more: the slice has read them, or would take them as late since it has
+// announced them.
+EventNumber SliceLink::known_end() const { return std::max(read_ ? *read_ + 1 : 0, announced_); }
 
-void SliceLink::pass_announced() {
-  if (offset_ != 0 || batch_ == batches_.size()) return;
-  message_ = std::max(message_, first_to_send(*batches_[batch_]));
-  if (message_ == batches_[batch_]->messages()) go_to(batch_ + 1);
-}
-
-// To the first message of this batch, or of a later one, that the slice has not read.
-void SliceLink::go_to(std::size_t batch) {
-  offset_ = 0;
-  message_ = 0;
-  for (batch_ = batch; batch_ < batches_.size(); ++batch_) {
-    message_ = first_to_send(*batches_[batch_]);
-    if (message_ < batches_[batch_]->messages()) return;
-    message_ = 0;
+// The first message from there on that is to be sent.
+SliceLink::Place SliceLink::to_send_from(Place at) const {
+  const EventNumber known = known_end();
+  for (; at.batch < batches_.size(); at = {.batch = at.batch + 1}) {
+    const SuperFragments& batch = *batches_[at.batch];
+    while (at.message < batch.messages() && batch.number(at.message) < known) ++at.message;
+    if (at.message < batch.messages()) break;
   }
+  return at;
+}
+
+// A message that was begun has to be sent whole.
+void SliceLink::pass_known() {
+  if (next_.offset == 0) next_ = to_send_from(next_);
 }
 
 bool SliceLink::send(Time now) {
-  for (std::uint64_t bytes = 0; batch_ < batches_.size();) {
+  for (std::uint64_t bytes = 0; next_.batch < batches_.size();) {
     if (bytes >= bytes_per_poll) return true;
     parts_.clear();
-    std::uint64_t from = offset_;
-    std::size_t message = message_;
-    for (std::size_t batch = batch_; batch < batches_.size() && parts_.size() < parts_per_call;) {
-      const SuperFragments& one = *batches_[batch];
-      const std::size_t first = first_to_send(one);
-      while (message < one.messages() && parts_.size() < parts_per_call) {
-        one.append(message, std::exchange(from, 0), parts_);
-        message = std::max(message + 1, first);
-      }
-      if (++batch < batches_.size()) message = first_to_send(*batches_[batch]);
+    for (Place at = next_; at.batch < batches_.size() && parts_.size() < parts_per_call;
+         at = to_send_from({at.batch, at.message + 1})) {
+      batches_[at.batch]->append(at.message, at.offset, parts_);
     }
     msghdr header{};
     header.msg_iov = parts_.data();
@@ -361,21 +351,16 @@ bool SliceLink::send(Time now) {
 }
 
 void SliceLink::advance(std::uint64_t bytes) {
-  std::size_t first = first_to_send(*batches_[batch_]);
   while (bytes > 0) {
-    SuperFragments& batch = *batches_[batch_];
-    const std::uint64_t rest = batch.bytes(message_) - offset_;
+    SuperFragments& batch = *batches_[next_.batch];
+    const std::uint64_t rest = batch.bytes(next_.message) - next_.offset;
     if (bytes < rest) {
-      offset_ += bytes;
+      next_.offset += bytes;
       return;
     }
     bytes -= rest;
-    offset_ = 0;
-    batch.sent(message_);
-    message_ = std::max(message_ + 1, first);
-    if (message_ < batch.messages()) continue;
-    go_to(batch_ + 1);
-    if (batch_ < batches_.size()) first = first_to_send(*batches_[batch_]);
+    batch.sent(next_.message);
+    next_ = to_send_from({next_.batch, next_.message + 1});
   }
 }
 
@@ -386,15 +371,13 @@ bool SliceLink::given_up(Time now) const {
 }
 
 // The events of the first batch are announced, and the slice was told where the batch ends.
-bool SliceLink::first_is_known() {
+bool SliceLink::first_is_known() const {
   const SuperFragments& batch = *batches_.front();
-  const bool being_sent = state_ == State::open && batch_ == 0;
   // Announced while it is sent once more: the rest of the message must follow.
-  if (being_sent && offset_ != 0) return false;
+  if (state_ == State::open && next_.batch == 0 && next_.offset != 0) return false;
   if (batch.end() <= announced_) return true;
   if (batch.events() > 0 && batch.last() >= announced_) return false;
-  if (being_sent) message_ = std::max(message_, batch.events());
-  return batch_ > 0 || (state_ != State::open && batch.events() > 0);
+  return next_.batch > 0 || (state_ != State::open && batch.events() > 0);
 }
 
 void SliceLink::log_given_up() {
@@ -427,10 +410,10 @@ void SliceLink::take_done(Time now, std::vector<Done>& done) {
                     .undelivered = static_cast<std::uint32_t>(undelivered),
                     .bytes = undelivered == 0 ? batch.payload_bytes() : 0});
     batches_.pop_front();
-    if (batch_ > 0) {
-      --batch_;
+    if (next_.batch > 0) {
+      --next_.batch;
     } else {
-      go_to(0);
+      next_ = to_send_from({});
     }
   }
 }

@@ -83,6 +83,12 @@ private:
     left // for good
   };
 
+  struct Place { // of batches_
+    std::size_t batch = 0;
+    std::size_t message = 0;
+    std::uint64_t offset = 0; // bytes of it that were sent
+  };
+
   void ask();
   void go_on_leaving(Time now);
   void begin(Time now);
@@ -100,10 +106,10 @@ private:
   [[nodiscard]] bool on_answer(Time now);
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
-  void go_to(std::size_t batch);
-  void pass_announced();
-  [[nodiscard]] std::size_t first_to_send(const SuperFragments& batch) const;
-  [[nodiscard]] bool first_is_known();
+  [[nodiscard]] EventNumber known_end() const;
+  [[nodiscard]] Place to_send_from(Place at) const;
+  void pass_known();
+  [[nodiscard]] bool first_is_known() const;
   [[nodiscard]] bool given_up(Time now) const;
   void log_given_up();
   void log_not_sent();
@@ -137,9 +143,7 @@ private:
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added
-  std::size_t batch_ = 0; // of batches_: being sent
-  std::size_t message_ = 0; // of it
-  std::uint64_t offset_ = 0; // bytes of it that were sent
+  Place next_; // to be sent
   std::optional<EventNumber> read_; // the last one that the slice had read when it answered
   EventNumber earlier_end_ = 0; // numbers below may have been sent by an earlier sender
   std::uint64_t announced_ = 0; // all numbers below

@@ -66,13 +66,8 @@ void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& r
   messages_.push_back(message);
 }
 
-std::size_t SuperFragments::first_above(EventNumber number) const {
-  const auto first = std::ranges::upper_bound(messages_, number, {}, &Message::number);
-  return static_cast<std::size_t>(first - messages_.begin());
-}
-
-void SuperFragments::not_read_from(std::size_t message) {
-  for (; message < messages_.size(); ++message) messages_[message].sent = false;
+void SuperFragments::not_read_from(EventNumber number) {
+  for (Message& message : messages_) message.sent = message.sent && message.number < number;
 }
 
 std::size_t SuperFragments::events_missed(EventNumber announced, EventNumber from) const {

@@ -35,13 +35,12 @@ public:
   /// The slice's numbers of the batch: the first one, and the one behind the last.
   [[nodiscard]] EventNumber first() const { return first_; }
   [[nodiscard]] EventNumber end() const { return messages_.back().number; }
-  /// The first message that is new to a reader that has read the event `number`; messages(): there
-  /// is none. After the last event that is the message that ends the batch.
-  [[nodiscard]] std::size_t first_above(EventNumber number) const;
+  /// Of its event; of the last message, end().
+  [[nodiscard]] EventNumber number(std::size_t message) const { return messages_[message].number; }
   /// A message was sent whole.
   void sent(std::size_t message) { messages_[message].sent = true; }
-  /// The reader has not read, and will not, what was sent from this message on.
-  void not_read_from(std::size_t message);
+  /// The reader has not read, and will not, what was sent of this number and above.
+  void not_read_from(EventNumber number);
   /// How many of its events have the number `announced` or one above, or were not sent and have the
   /// number `from` or one above.
   [[nodiscard]] std::size_t events_missed(EventNumber announced, EventNumber from) const;
