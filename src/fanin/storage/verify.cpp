@@ -274,6 +274,9 @@ void RunCheck::compare_with_manifest() {
     notes_.add(fmt::format("{}: {} of the {} events that it counts as lost are in the files: they "
                            "were stored and not acknowledged",
                            manifest_->path, more, summary.lost));
+  } else if (summary.lost != 0) {
+    notes_.add(fmt::format("{}: the run lost {} that no file has", manifest_->path,
+                           counted(summary.lost, "event")));
   }
   if (incomplete_ < summary.incomplete || incomplete_ - summary.incomplete > more) {
     problem(fmt::format("the manifest counts {} incomplete events, and the files hold {}",
