@@ -1,12 +1,11 @@
-// Runs whose sources begin at any time and number, or not at all, and whose readout units die
-// before the first event, seeded. A failing seed is printed and replays with FANIN_SEED=<seed>;
-// FANIN_SEEDS is how many are run, from there on.
+// Runs whose sources begin at any time and number, or not at all, and whose readout units die or
+// freeze before the first event, seeded. A failing seed is printed and replays with
+// FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "fanin/base/random.hpp"
@@ -26,26 +25,38 @@ using fanin::testing::VirtualSystem;
 using fanin::testing::VirtualSystemOptions;
 using testing::make_system;
 
-constexpr std::uint64_t numbers_sent = 4000; // one in a millisecond
+// All times are in ms since the run began.
+constexpr std::uint64_t sends_until = 4000;
+constexpr std::uint64_t trouble_until = 1000;
 
 // A sender that lives on while its readout unit is dead: what it has meanwhile is not sent.
 struct Sender {
-  std::uint64_t begins = 0; // ms; numbers_sent: never
+  struct Wrong { // numbers of before its counter is reset
+    std::uint64_t at = 0;
+    std::uint64_t count = 0;
+    EventNumber first = 0;
+  };
+  std::uint64_t begins = 0; // sends_until: never
   EventNumber first = 0;
-  std::uint64_t wrong = 0; // so many numbers before its counter is reset
+  EventNumber step = 1;
+  std::uint64_t rate = 1; // fragments in a millisecond
+  std::vector<Wrong> wrong;
   enum class End : std::uint8_t { waits, pauses, ends } end = End::waits;
 
+  [[nodiscard]] EventNumber number(std::uint64_t place) const { // of a list from the beginning on
+    if (place >= begins * rate) return first + (place - begins * rate) * step;
+    EventNumber number = Listed::pause;
+    for (const Wrong& one : wrong) {
+      const std::uint64_t from = one.at * rate;
+      if (place >= from && place < from + one.count) number = one.first + place - from;
+    }
+    return number;
+  }
   [[nodiscard]] std::unique_ptr<source::Source> make(std::uint64_t now) const {
     std::vector<EventNumber> numbers;
-    for (std::uint64_t at = now; at < numbers_sent; ++at) {
-      if (at < begins) {
-        const bool sends = wrong > 0 && at + wrong >= begins / 2 && at < begins / 2;
-        numbers.push_back(sends ? 20'000 + at : Listed::pause);
-      } else {
-        numbers.push_back(first + at - begins);
-      }
-    }
-    Listed listed{std::move(numbers), 1ms};
+    for (std::uint64_t place = now * rate; place < sends_until * rate; ++place)
+      numbers.push_back(number(place));
+    Listed listed{std::move(numbers), 1ms / static_cast<Duration::rep>(rate)};
     switch (end) {
     case End::pauses: return std::move(listed).and_pauses();
     case End::ends: return std::move(listed).and_ends();
@@ -55,79 +66,149 @@ struct Sender {
   }
 };
 
-Sender random_sender(Random& random, EventNumber first, bool wrong, bool may_end) {
-  constexpr std::array<EventNumber, 4> apart{0, 0, 5, 300};
-  Sender sender;
-  sender.begins = random.chance(1, 4) ? numbers_sent : random.below(800);
-  sender.first = first + apart.at(random.below(apart.size()));
-  if (wrong && random.chance(1, 3)) sender.wrong = 1 + random.below(30);
-  sender.end = static_cast<Sender::End>(random.below(may_end ? 3 : 2));
-  return sender;
-}
+class Beginning {
+public:
+  explicit Beginning(std::uint64_t seed) : random_(seed) {
+    constexpr std::array<std::uint64_t, 5> events{0, 0, 1, 100, 1000};
+    const std::size_t readouts = 1 + random_.below(4);
+    options_.seed = seed;
+    options_.system = make_system(readouts, 1, 1 + random_.below(3));
+    options_.system.event_deadline = 200ms;
+    options_.system.latency = random_.chance(1, 2) ? 0ms : 20ms;
+    options_.system.batch_events = 1U << random_.below(8);
+    options_.system.events_max = events.at(random_.below(events.size()));
+    options_.system.protocol = random_.chance(1, 2) ? Protocol::push : Protocol::pull;
+    if (random_.chance(1, 2)) options_.source_window = 256;
+    options_.network.latency_max = Duration{50'000 + random_.below(2'000'000)};
+    draw_senders();
+    options_.make_source = [this](const SourceInfo& info) {
+      return senders_[info.id - 1].make(now_);
+    };
+    up_.resize(readouts, true);
+    frozen_.resize(readouts, false);
+  }
 
-void run_beginning(std::uint64_t seed) {
-  SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", seed));
-  Random random{seed};
-  constexpr std::array<std::uint64_t, 4> events{0, 1, 100, 1000};
-  const std::size_t readouts = 1 + random.below(3);
-  VirtualSystemOptions options;
-  options.seed = seed;
-  options.system = make_system(readouts, 1, 1 + random.below(2));
-  options.system.event_deadline = 200ms;
-  options.system.latency = random.chance(1, 2) ? 0ms : 20ms;
-  options.system.batch_events = 1U << random.below(8);
-  options.system.events_max = events.at(random.below(events.size()));
-  options.network.latency_max = Duration{50'000 + random.below(2'000'000)};
-  const EventNumber first = random.chance(1, 2) ? 0 : random.below(1000);
-  const bool kills = random.chance(1, 2);
-  const bool wrong = random.chance(1, 3);
-  const bool may_end = random.chance(1, 3);
-  std::vector<Sender> senders;
-  for (std::size_t i = 0; i < options.system.sources.size(); ++i)
-    senders.push_back(random_sender(random, first, wrong, may_end));
-  std::uint64_t now = 0; // ms
-  options.make_source = [&](const SourceInfo& info) { return senders[info.id - 1].make(now); };
-
-  VirtualSystem system{options};
-  system.start_all();
-  std::vector<bool> up(readouts, true);
-  bool killed = false; // numbers may pass meanwhile
-  const std::uint64_t stopped = random.chance(1, 2) ? random.below(2000) : numbers_sent + 1000;
-  for (std::uint64_t step = 0; now < stopped && !system.manager().ended(); now += step) {
-    step = std::min(stopped - now, 1 + random.below(250));
-    system.run_for(Duration{static_cast<Duration::rep>(step) * 1'000'000});
-    const std::size_t readout = random.below(readouts);
-    if (!up[readout]) {
-      system.start_readout(readout);
-    } else if (kills && now < 1000 && random.chance(1, 2)) {
-      system.kill_readout(readout);
-      killed = true;
-      if (random.chance(1, 2)) system.tell_of_death(readout);
-    } else {
-      continue;
+  void run() {
+    VirtualSystem system{options_};
+    system.start_all();
+    const bool is_stopped = random_.chance(1, 2);
+    const std::uint64_t until = is_stopped ? random_.below(2000) : sends_until + 3000;
+    for (std::uint64_t step = 0; now_ < until && !system.manager().ended(); now_ += step) {
+      step = std::min(until - now_, 1 + random_.below(250));
+      system.run_for(Duration{static_cast<Duration::rep>(step) * 1'000'000});
+      make_trouble(system, random_.below(up_.size()));
     }
-    up[readout] = !up[readout];
+    const bool by_itself = system.manager().ended();
+    const std::string waits = by_itself ? "" : system.manager().waiting_for();
+    thaw_all(system);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(90s)) << report(system);
+    const RunSummary& summary = system.summary();
+    const bool all_up = std::ranges::find(up_, false) == up_.end();
+    if (!is_stopped && all_up && !wrong_ && any_begins()) {
+      if (options_.system.events_max == 0) {
+        EXPECT_GT(summary.events_built, 0U) << report(system) << waits;
+      } else {
+        EXPECT_TRUE(by_itself) << report(system) << waits;
+      }
+    }
+    if (by_itself && !may_end_ && !killed_ && !freezes_) {
+      EXPECT_GT(summary.events_built, 0U) << report(system);
+      EXPECT_EQ(summary.events_built + summary.gaps, options_.system.events_max) << report(system);
+    }
+    if (!killed_) {
+      EXPECT_EQ(summary.events_lost, 0U) << report(system);
+    }
+    expect_balanced(system);
   }
-  const bool by_itself = system.manager().ended();
-  system.stop();
-  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system) << system.manager().waiting_for();
-  const RunSummary& summary = system.summary();
-  const std::uint64_t numbers = summary.events_built + summary.gaps;
-  if (by_itself && !may_end && !killed) {
-    EXPECT_EQ(numbers, options.system.events_max) << tail_of_log(system);
-    EXPECT_GT(summary.events_built, 0U) << tail_of_log(system);
-  }
-  expect_balanced(system);
-}
 
-TEST(Beginnings, any_order_of_first_numbers_and_deaths_gives_events_and_a_balanced_ledger) {
+private:
+  void draw_senders() {
+    constexpr std::array<EventNumber, 4> apart{0, 0, 5, 300};
+    kills_ = random_.chance(1, 2);
+    freezes_ = random_.chance(1, 4);
+    wrong_ = random_.chance(1, 3);
+    may_end_ = random_.chance(1, 3);
+    const bool sparse = random_.chance(1, 4);
+    const std::uint64_t rate = random_.chance(1, 4) ? 10 : 1;
+    const EventNumber first = random_.chance(1, 2) ? 0 : random_.below(1000);
+    for (std::size_t i = 0; i < options_.system.sources.size(); ++i) {
+      Sender sender;
+      sender.begins = random_.chance(1, 4) ? sends_until : random_.below(800);
+      sender.first = first + apart.at(random_.below(apart.size()));
+      sender.rate = rate;
+      if (sparse) sender.step = 1 + random_.below(4);
+      while (wrong_ && random_.chance(1, 3)) {
+        const EventNumber number = random_.chance(1, 2) ? 0 : 20'000;
+        sender.wrong.push_back(
+            {random_.below(800), 1 + random_.below(40), number + random_.below(3000)});
+      }
+      sender.end = static_cast<Sender::End>(random_.below(may_end_ ? 3 : 2));
+      senders_.push_back(sender);
+    }
+  }
+  [[nodiscard]] bool any_begins() const {
+    return std::ranges::any_of(senders_,
+                               [](const Sender& sender) { return sender.begins < sends_until; });
+  }
+  void make_trouble(VirtualSystem& system, std::size_t readout) {
+    if (now_ >= trouble_until) thaw_all(system);
+    if (freezes_ && now_ < trouble_until && up_[readout] && random_.chance(1, 3)) {
+      frozen_[readout] ? system.readout_node(readout).thaw()
+                       : system.readout_node(readout).freeze();
+      frozen_[readout] = !frozen_[readout];
+    } else if (frozen_[readout]) {
+      return;
+    } else if (!up_[readout]) {
+      system.start_readout(readout);
+      up_[readout] = true;
+    } else if (kills_ && now_ < trouble_until && random_.chance(1, 2)) {
+      system.kill_readout(readout);
+      if (random_.chance(1, 2)) system.tell_of_death(readout);
+      up_[readout] = false;
+      killed_ = true; // numbers may pass meanwhile
+    }
+  }
+  void thaw_all(VirtualSystem& system) {
+    for (std::size_t i = 0; i < frozen_.size(); ++i) {
+      if (frozen_[i]) system.readout_node(i).thaw();
+      frozen_[i] = false;
+    }
+  }
+  [[nodiscard]] std::string report(VirtualSystem& system) const {
+    std::string text = tail_of_log(system);
+    for (const Sender& sender : senders_) {
+      text +=
+          fmt::format("a sender begins after {} ms at {}, step {}, {}/ms, {} wrong\n",
+                      sender.begins, sender.first, sender.step, sender.rate, sender.wrong.size());
+    }
+    return text;
+  }
+
+  Random random_;
+  VirtualSystemOptions options_;
+  bool kills_ = false;
+  bool freezes_ = false;
+  bool wrong_ = false;
+  bool may_end_ = false;
+  std::vector<Sender> senders_; // by source
+  std::uint64_t now_ = 0;
+  std::vector<bool> up_; // by readout unit
+  std::vector<bool> frozen_; // likewise
+  bool killed_ = false;
+};
+
+TEST(Beginnings, any_first_numbers_deaths_and_freezes_give_events_and_a_balanced_ledger) {
   const char* seed = std::getenv("FANIN_SEED");
   const char* seeds = std::getenv("FANIN_SEEDS");
   const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
   const std::uint64_t count = seeds != nullptr  ? std::strtoull(seeds, nullptr, 0)
                               : seed != nullptr ? 1
                                                 : 100;
-  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) run_beginning(first + i);
+  for (std::uint64_t i = first; i < first + count && !HasFailure(); ++i) {
+    SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", i));
+    Beginning(i).run();
+  }
 }
 
 } // namespace

@@ -647,6 +647,39 @@ TEST(FarNumbers, a_run_of_so_many_events_begins_where_a_readout_unit_comes_back)
   }
 }
 
+// It began below the first event, and moved on: what it cuts has to be released all the same.
+TEST(FarNumbers, a_readout_unit_that_moved_on_to_the_first_event_gives_its_room_back) {
+  for (const bool falls : {false, true}) {
+    SCOPED_TRACE(fmt::format("falls: {}", falls));
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.event_deadline = 200ms;
+    int incarnation = 0;
+    options.make_source = [&](const SourceInfo& info) {
+      if (info.readout_unit == 1) {
+        return std::make_unique<Listed>(joined({List(8000, Listed::pause), from_to(1000, 20'000)}),
+                                        100us);
+      }
+      const bool again = incarnation++ > 0;
+      return std::make_unique<Listed>(
+          again ? joined({List(1000, Listed::pause), from_to(500, 20'000)}) : from_to(0, 150),
+          100us);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(100ms);
+    system.kill_readout(0);
+    system.run_for(300ms); // the other one is given up
+    system.start_readout(0);
+    system.run_for(10s);
+    const std::string waits = system.manager().waiting_for();
+    system.stop();
+    EXPECT_TRUE(system.run_until_ended(100s)) << tail_of_log(system) << waits;
+    EXPECT_GE(system.summary().events_built, 19'500U) << tail_of_log(system) << waits;
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, a_run_of_so_many_events_goes_on_when_the_readout_unit_that_began_is_dead) {
   for (const bool stopped : {false, true}) {
     VirtualSystemOptions options;

@@ -124,7 +124,10 @@ WriteOutcome FragmentQueue::reject_late(EventNumber event) {
 }
 
 WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
-  if (event >= limit_) return WriteOutcome::full;
+  if (event >= limit_) {
+    pass_limit();
+    return WriteOutcome::full;
+  }
   if (!numbered_) number_from(event);
   if (!reach(event)) return WriteOutcome::full;
   if (too_large(size)) {
@@ -219,14 +222,19 @@ bool FragmentQueue::decide_held(EventNumber following) {
   return true;
 }
 
+// The source has a right number at the limit or beyond: not triggered yet, or behind the last
+// event. Then it has nothing up to there.
+void FragmentQueue::pass_limit() {
+  if (!options_.triggered && numbered_) (void)skip_now(limit_);
+}
+
 // What is held is right: numbers below are skipped. False: there is no room, or it is not wanted.
 bool FragmentQueue::take() {
   held_->right = true;
   const Held held = *held_;
   const bool skip = held.entry.absent();
   if (held.event >= limit_ && !limit_is_last_) {
-    // Not triggered yet, or beyond the last event: then this source has nothing up to there.
-    if (!options_.triggered && numbered_) (void)skip_now(limit_);
+    pass_limit();
     return false;
   }
   if (held.event >= limit_) {

@@ -345,6 +345,7 @@ private:
   WriteOutcome begin_held(EventNumber event, std::uint32_t size);
   FANIN_API void end_detached(std::uint32_t flags);
   bool skip_now(EventNumber end);
+  void pass_limit();
   WriteOutcome reject(wire::DropReason reason);
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {

@@ -150,6 +150,25 @@ TEST(FragmentQueue, numbers_that_are_not_wanted_yet_wait_without_throttle) {
   EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::ok);
 }
 
+// Every third number: none of those that are wanted follows, which has to be known.
+TEST(FragmentQueue, a_number_beyond_the_limit_answers_for_all_below) {
+  for (const bool triggered : {false, true}) {
+    QueueFixture fixture({.window = 64, .triggered = triggered});
+    FragmentQueue& queue = fixture.queue;
+    queue.set_limit(8);
+    for (const EventNumber event : {0U, 3U, 6U}) {
+      EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+      (void)queue.confirm_held();
+    }
+    EXPECT_EQ(queue.write(9, bytes_of(8, 9)), WriteOutcome::full);
+    EXPECT_EQ(queue.next_event(), triggered ? 7U : 8U) << "what is triggered later may be wrong";
+    EXPECT_FALSE(queue.throttled());
+    queue.set_limit(10);
+    EXPECT_EQ(queue.write(9, bytes_of(8, 9)), WriteOutcome::ok);
+    EXPECT_EQ(queue.next_event(), 10U);
+  }
+}
+
 TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
   QueueFixture fixture({.window = 16});
   FragmentQueue& queue = fixture.queue;

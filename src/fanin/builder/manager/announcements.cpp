@@ -298,6 +298,13 @@ EventNumber Announcements::assignable_end() const {
   return end;
 }
 
+bool Announcements::all_at(EventNumber event) const {
+  return !none_goes_on() && std::ranges::all_of(readouts_, [event](const Readout& readout) {
+    return !readout.here() || readout.state == State::ended ||
+           (readout.begun() && readout.end >= event);
+  });
+}
+
 // With a fixed number of events no more than the beginning is announced before the last event is
 // known. So its first event counts already: else who has none would be waited for without end.
 EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {

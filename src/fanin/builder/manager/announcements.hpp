@@ -111,6 +111,8 @@ public:
   // Those below could be assigned: all readout units that are here have announced them.
   [[nodiscard]] EventNumber assignable_end() const;
   [[nodiscard]] bool any_silent() const { return silent_ > 0; }
+  // Some go on, and all of them are there or beyond: nothing follows below.
+  [[nodiscard]] bool all_at(EventNumber event) const;
   // All that are here have come to their end, and there is one.
   [[nodiscard]] bool all_ended() const { return here_ > 0 && ended_ == here_; }
   [[nodiscard]] bool none_goes_on() const { return ended_ == here_; }

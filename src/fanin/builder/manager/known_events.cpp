@@ -115,6 +115,8 @@ bool KnownEvents::find_first_event() {
   if (!announced_.may_begin()) return false;
   if (parts_.phase.is(Phase::running) && wait_while_apart()) return false;
   announced_.begin_at_first();
+  const EventNumber first = announced_.first_event();
+  if (first > 0) parts_.outbox.send_to_readouts(wire::Clear{0, first}); // nothing of it is assigned
   return true;
 }
 

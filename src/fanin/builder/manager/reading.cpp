@@ -90,7 +90,8 @@ void Reading::send_triggered() {
 // With `run.events` and no trigger the last event is known as soon as the first is.
 void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
-  if (!parts_.phase.is(Phase::running)) return; // its end is known, or will be: nothing more is read
+  if (!parts_.phase.is(Phase::running))
+    return; // its end is known, or will be: nothing more is read
   limit_from(parts_.events.announcements().first_event());
   parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
 }
@@ -104,7 +105,7 @@ void Reading::end_if_known() {
   if (parts_.phase.is(Phase::pausing) && all_paused()) drain_where_paused();
   if (!parts_.phase.is(Phase::running)) return;
   const Announcements& announced = parts_.events.announcements();
-  if (announced.known_end() >= limit_) {
+  if (announced.known_end() >= limit_ || announced.all_at(limit_)) {
     drain_until(limit_, limit_); // run.events
   } else if (announced.all_ended()) {
     parts_.phase.drain(); // the sources have come to their end
