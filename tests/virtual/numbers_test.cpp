@@ -647,6 +647,75 @@ TEST(FarNumbers, a_run_of_so_many_events_begins_where_a_readout_unit_comes_back)
   }
 }
 
+// One that sends nothing was given up until wrong numbers, and begins right after all others, while
+// the run waits for sources that are apart.
+TEST(FarNumbers, who_was_given_up_until_wrong_numbers_begins_with_the_others) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1, 2);
+  options.system.event_deadline = 200ms;
+  for (const SourceId late : {SourceId{2}, SourceId{3}}) { // beside the wrong ones, and alone
+    SCOPED_TRACE(late);
+    options.make_source = [&](const SourceInfo& info) {
+      if (info.id == late || info.id == 4) {
+        const std::size_t begins = info.id == 4 ? 340 : 400; // steps of 1 ms
+        return std::make_unique<Listed>(
+            joined({List(begins, Listed::pause), from_to(begins - 340, 1500)}), 1ms);
+      }
+      const EventNumber wrong = info.id == 1 ? 20'000 : 1'000'000;
+      return std::make_unique<Listed>(
+          joined({from_to(wrong, wrong + 300), List(40, Listed::pause), from_to(0, 1500)}), 1ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(4s);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().gaps, 0U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_built, 1500U) << tail_of_log(system);
+    EXPECT_LE(system.summary().events_incomplete, 62U) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+TEST(FarNumbers, a_run_without_an_event_ends_though_a_source_begins_while_it_is_stopped) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.make_source = [](const SourceInfo& info) {
+    const List begins = joined({List(101, Listed::pause), from_to(0, 100)});
+    return std::make_unique<Listed>(info.id == 2 ? begins : List{}, 1ms);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(90ms);
+  system.readout_node(0).freeze();
+  system.run_for(10ms);
+  system.stop();
+  system.run_for(100ms); // one has answered, and reads on
+  system.readout_node(0).thaw();
+  ASSERT_TRUE(system.run_until_ended(5s)) << tail_of_log(system) << system.manager().waiting_for();
+  expect_balanced(system);
+}
+
+// It comes back far behind where it was given up, and would need longer than run.drain.
+TEST(FarNumbers, a_run_that_is_stopped_does_not_wait_for_a_source_that_sends_what_is_late) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.event_deadline = 200ms;
+  options.system.drain = 2s;
+  options.make_source = [](const SourceInfo& info) {
+    if (info.id == 1) return std::make_unique<Listed>(from_to(0, 20'000), 1ms);
+    return std::make_unique<Listed>(joined({List(200, Listed::pause), from_to(0, 20'000)}), 10ms);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(4s);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(3s)) << tail_of_log(system) << system.manager().waiting_for();
+  EXPECT_EQ(system.summary().fragments.lost, 0U) << tail_of_log(system);
+  EXPECT_GE(system.summary().events_built, 3990U) << tail_of_log(system);
+  expect_balanced(system);
+}
+
 // It began below the first event, and moved on: what it cuts has to be released all the same.
 TEST(FarNumbers, a_readout_unit_that_moved_on_to_the_first_event_gives_its_room_back) {
   for (const bool falls : {false, true}) {

@@ -43,6 +43,15 @@ void FragmentQueue::start_unnumbered() {
   find_fast_end();
 }
 
+void FragmentQueue::forget_number() {
+  FANIN_ASSERT(nothing_written() && !held_ && writing_ == Writing::none);
+  table_.begin_at(~EventNumber{0});
+  reported_end_ = late_end_ = 0;
+  numbered_ = false;
+  judge_.restart();
+  find_fast_end();
+}
+
 // Nothing is written yet: a lower number is late. What was dropped before had numbers of its own.
 void FragmentQueue::number_from(EventNumber first) {
   if (!numbered_ && dropped_at_ == table_.next()) {

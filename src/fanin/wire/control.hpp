@@ -230,8 +230,8 @@ struct Announce { // followed by AbsentRange[absent_ranges]
   std::uint32_t absent_ranges = 0;
   std::uint16_t final = 0; ///< 1: nothing will follow
   std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent, or have
-                           ///< come to their end. Where it begins: one was given up; it may begin
-                           ///< further on in the next message
+                           ///< come to their end; where it begins, it may begin further on in the
+                           ///< next message
   std::uint8_t nothing = 0; ///< 1: no source has any of these events; there may be any number of
                             ///< them
 };
@@ -378,7 +378,7 @@ struct Grant {
 };
 static_assert(sizeof(Grant) == 24);
 
-struct Clear { // a batch, or a gap
+struct Clear { // a batch, or a gap, or all below the first event
   static constexpr MessageType type = MessageType::clear;
   EventNumber first = 0;
   EventNumber end = 0;

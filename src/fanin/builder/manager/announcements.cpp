@@ -73,7 +73,6 @@ void Announcements::leave(NodeId node) {
   forget_open(readout);
   for (AbsentRanges& absent : readout.absent) absent.clear();
   change(readout, [&] { readout.state = State::away; });
-  if (!begun_) find_known_end();
 }
 
 // Ranges inside the announced one and of the readout unit's own sources, source by source, none
@@ -95,7 +94,7 @@ bool Announcements::can_be_absent(NodeId node, EventRange range,
   return true;
 }
 
-// Nothing that was announced lies below.
+// It has announced no event, so it may begin further on.
 bool Announcements::begins_again(const Readout& readout, EventNumber first) {
   return readout.state == State::announcing && readout.silent && readout.empty() &&
          first > readout.end;
@@ -206,7 +205,7 @@ bool Announcements::begin_afresh(NodeId node) {
   return true;
 }
 
-// Something that was announced is not any more.
+// After an announcement was taken back.
 void Announcements::find_known_end() {
   known_end_ = 0;
   for (const Readout& readout : readouts_) {
@@ -217,20 +216,21 @@ void Announcements::find_known_end() {
 
 // --- where batches begin and end -----------------------------------------------------------------
 
-// What a readout unit announces lies behind the first event.
-bool Announcements::may_begin() const {
+// True only if no later announcement can lie below the first event. One beyond what is known begins
+// again, since numbers fell.
+bool Announcements::may_begin(EventNumber known_end) const {
   if (begun_ || here_ == 0 || joined_ > 0) return false;
   const auto first = first_announced();
   return std::ranges::all_of(readouts_, [&](const Readout& readout) {
-    const bool goes_on = readout.state == State::announcing;
-    return !goes_on || (first && readout.first >= *first);
+    if (readout.state != State::announcing || readout.decides_begin()) return true;
+    return first && readout.first >= *first && readout.first <= known_end;
   });
 }
 
 std::optional<EventNumber> Announcements::first_announced() const {
   std::optional<EventNumber> first;
   for (const Readout& readout : readouts_) {
-    if (readout.has_say()) first = std::min(first.value_or(readout.first), readout.first);
+    if (readout.decides_begin()) first = std::min(first.value_or(readout.first), readout.first);
   }
   return first;
 }
@@ -246,7 +246,7 @@ std::optional<Announcements::Apart> Announcements::apart() const {
   std::vector<NodeId> sorted;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const Readout& readout = readouts_[node];
-    const bool goes_on = readout.state == State::announcing && readout.has_say();
+    const bool goes_on = readout.state == State::announcing && readout.decides_begin();
     if (goes_on) sorted.push_back(static_cast<NodeId>(node));
   }
   if (sorted.empty()) return {};
@@ -313,7 +313,7 @@ EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
   EventNumber ended = assigned_end();
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const Readout& readout = readouts_[node];
-    if (!readout.begun()) continue;
+    if (!readout.begun() || (readout.empty() && !readout.decides_begin())) continue;
     if (readout.state == State::ended || readout.silent || overtaking.passed_over(node)) {
       ended = std::max(ended, readout.end);
     } else {

@@ -33,7 +33,7 @@ public:
     State state = State::away;
     EventNumber first = 0;
     EventNumber end = 0;       // announced below
-    bool silent = false; // all its sources were given up; has_say()
+    bool silent = false; // no source of it sends; where it begins: they were given up
     Duration announced_at{};   // something, last, or was held back
     bool held_back = false; // has more, and waits for others or for builder units
     source::UsualStep gaps; // of a window and more
@@ -45,9 +45,9 @@ public:
     [[nodiscard]] bool here() const { return state != State::away; }
     [[nodiscard]] bool begun() const { return state == State::announcing || state == State::ended; }
     [[nodiscard]] bool empty() const { return first == end; }
-    // About where batches begin. One without an event, which has come to its end or begins only
-    // because sources were given up, has none.
-    [[nodiscard]] bool has_say() const {
+    // It counts for where batches begin. One without an event does not, if it has come to its end
+    // or begins only because its sources were given up.
+    [[nodiscard]] bool decides_begin() const {
       return begun() && (!empty() || (state == State::announcing && !silent));
     }
   };
@@ -91,12 +91,13 @@ public:
   [[nodiscard]] EventNumber first_event() const { return first_event_; }
   // With a trigger batches begin at 0.
   void begin() { begun_ = true; }
-  // Batches could begin: all readout units that are here have begun, and those without a say have
-  // come to where the first of the others begins.
-  [[nodiscard]] bool may_begin() const;
-  // Where the first of those begins that have a say; none: nobody has one.
+  // Batches could begin: all readout units that are here have begun, and those that do not decide
+  // about it are between where the first of the others begins and `known_end`, up to where events
+  // are known.
+  [[nodiscard]] bool may_begin(EventNumber known_end) const;
+  // Where the first of those begins that decide about it; none: there is none.
   [[nodiscard]] std::optional<EventNumber> first_announced() const;
-  // Batches begin there, or at known_end() if nobody has a say.
+  // Batches begin there, or at known_end() if there is none.
   void begin_at_first();
   struct Apart {
     NodeId first = 0;

@@ -60,11 +60,11 @@ protected:
 
 TEST_F(Announced, batches_begin_where_the_first_readout_unit_begins) {
   join_all();
-  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(1000));
   EXPECT_TRUE(say(0, 20, 30));
-  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(1000));
   EXPECT_TRUE(say(1, 17, 20));
-  EXPECT_TRUE(announced_.may_begin());
+  EXPECT_TRUE(announced_.may_begin(1000));
   announced_.begin_at_first();
   EXPECT_EQ(announced_.first_event(), 17U);
   EXPECT_EQ(announced_.assigned_end(), 17U);
@@ -234,6 +234,11 @@ TEST_F(Announced, where_a_readout_unit_begins_is_nothing_yet) {
   join_all();
   EXPECT_TRUE(say(0, 5000, 5000));
   EXPECT_EQ(announced_.known_end(), 0U);
+  Announcements alone{system_, sources_};
+  alone.join(0, {});
+  EXPECT_TRUE(alone.add(0, {.first = 5000, .end = 5000}, {}, 0, {}));
+  alone.begin_at_first();
+  EXPECT_EQ(alone.known_end(), 5000U) << "the first event";
   EXPECT_TRUE(say(1, 0, 8));
   EXPECT_EQ(announced_.known_end(), 8U);
   announced_.begin_at_first();
@@ -292,7 +297,8 @@ TEST_F(Announced, batches_begin_at_numbers_of_those_who_have_some_or_go_on) {
   }
 }
 
-TEST_F(Announced, one_that_begins_because_sources_were_given_up_has_no_say_and_may_begin_again) {
+TEST_F(Announced,
+       one_that_begins_because_sources_were_given_up_decides_nothing_and_may_begin_again) {
   join_all();
   const auto begins = [&](NodeId node, EventNumber first, bool silent) {
     return announced_.add(node, {.first = first, .end = first, .silent = silent}, {}, 0, {});
@@ -311,33 +317,35 @@ TEST_F(Announced, one_that_begins_because_sources_were_given_up_has_no_say_and_m
   EXPECT_EQ(announced_.count_present({0, 1000}), 10U);
 }
 
-TEST_F(Announced, one_without_a_say_is_waited_for_until_it_is_where_the_first_one_begins) {
+TEST_F(Announced, one_that_decides_nothing_is_waited_for_until_it_is_where_the_first_one_begins) {
   join_all();
   const auto moves_to = [&](EventNumber first) {
     return announced_.add(0, {.first = first, .end = first, .silent = 1}, {}, 0, {});
   };
   EXPECT_TRUE(moves_to(1));
   EXPECT_TRUE(say(1, 700, 710));
-  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(1000));
   EXPECT_TRUE(moves_to(500));
-  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(1000));
   EXPECT_TRUE(moves_to(700));
-  EXPECT_TRUE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(699)) << "numbers fell";
+  EXPECT_TRUE(announced_.may_begin(1000));
   announced_.begin_at_first();
   EXPECT_EQ(announced_.first_event(), 700U);
+  EXPECT_EQ(announced_.known_end(), 710U);
   EXPECT_EQ(announced_.assignable_end(), 700U);
   EXPECT_TRUE(moves_to(704));
   EXPECT_EQ(announced_.next_cut(announced_.assignable_end()).range, (EventRange{700, 704}));
   EXPECT_EQ(announced_.count_present({0, 1000}), 10U);
 }
 
-TEST_F(Announced, batches_do_not_begin_while_nobody_has_a_say_and_somebody_goes_on) {
+TEST_F(Announced, batches_do_not_begin_while_nobody_decides_where_and_somebody_goes_on) {
   join_all();
   EXPECT_TRUE(announced_.add(0, {.first = 1, .end = 1, .silent = 1}, {}, 0, {}));
   EXPECT_TRUE(say(1, 1, 1, {}, true));
-  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_FALSE(announced_.may_begin(1000));
   EXPECT_TRUE(say(0, 1, 1, {}, true));
-  EXPECT_TRUE(announced_.may_begin());
+  EXPECT_TRUE(announced_.may_begin(1000));
 }
 
 TEST_F(Announced, one_that_is_here_and_has_said_nothing_is_waited_for) {

@@ -43,8 +43,7 @@ bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNum
   wire::Announce announce;
   if (!reader.read(announce)) return false;
   const auto absent = reader.records<wire::AbsentRange>(announce.absent_ranges);
-  const bool untriggered = parts_.trigger.enabled() && announce.end > announce.first &&
-                           announce.end > parts_.trigger.end();
+  const bool untriggered = parts_.trigger.enabled() && announce.end > parts_.trigger.end();
   if (!reader.ok() || untriggered || !announced_.add(node, announce, absent, decided, now))
     return false;
   if (announce.nothing == 0) parts_.accounts.read(node, announce.end - announce.first);
@@ -65,12 +64,15 @@ void KnownEvents::on_held(NodeId node, const wire::Held& held) {
 // As long as no batch begins anywhere, what it has announced can be taken back.
 void KnownEvents::on_begin(NodeId node, Time now) {
   const EventNumber end = announced_.readout(node).end;
+  const bool had_decided = announced_.readout(node).decides_begin();
   const bool yes = announced_.begin_afresh(node);
-  if (yes) {
+  if (yes && had_decided) {
     afresh_lines_.write(
         parts_.log, now, LogLevel::warning,
         fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}", name(node),
                     end));
+  }
+  if (yes) {
     parts_.accounts.begin_afresh(node);
     held_.announced_end(node, false);
   }
@@ -112,7 +114,7 @@ EventNumber KnownEvents::agreed_end() const {
 }
 
 bool KnownEvents::find_first_event() {
-  if (!announced_.may_begin()) return false;
+  if (announced_.begun() || !announced_.may_begin(agreed_end())) return false;
   if (parts_.phase.is(Phase::running) && wait_while_apart()) return false;
   announced_.begin_at_first();
   const EventNumber first = announced_.first_event();
@@ -178,8 +180,8 @@ void KnownEvents::lead_silent() {
     const Announcements::Readout& readout = announced_.readouts()[i];
     const auto node = static_cast<NodeId>(i);
     const bool follows = readout.state == Announcements::State::announcing && readout.silent;
-    if (follows && readout.end < end && parts_.outbox.roomy(readout_key(node)))
-      send_known_end(node, end);
+    const bool news = readout.end < end || (readout.empty() && readout.end > end);
+    if (follows && news && parts_.outbox.roomy(readout_key(node))) send_known_end(node, end);
   }
 }
 

@@ -139,7 +139,8 @@ bool Reading::all_paused() const {
 // ahead that no other source can be on its way to it is wrong: nobody is read up to there.
 void Reading::drain_where_paused() {
   const Announcements& announced = parts_.events.announcements();
-  if (parts_.system.events_max != 0) { // who has announced nothing is not waited for
+  if (parts_.system.events_max != 0 && limit_ >= event_number_end) {
+    // A readout unit that has announced nothing is not waited for.
     const auto first =
         announced.begun() ? std::optional{announced.first_event()} : announced.first_announced();
     if (first) limit_from(*first);

@@ -127,6 +127,21 @@ TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_i
   EXPECT_EQ(run.limit(0)->event, 80U);
 }
 
+TEST_F(ReadingTest, a_run_that_is_stopped_counts_from_its_first_event_though_that_unit_is_dead) {
+  System system = testing::make_system(2, 1);
+  system.events_max = 100;
+  Run run(system, clock_);
+  run.reading.stop();
+  run.announce(0, 7, 7);
+  run.announce(1, 50, 50);
+  run.reading.update();
+  run.events.leave(0);
+  run.readouts.leave(0);
+  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 500, .agreed = 500}));
+  run.reading.end_if_known();
+  EXPECT_EQ(run.limit(1)->event, 107U);
+}
+
 TEST_F(ReadingTest, a_run_that_is_stopped_before_its_first_event_is_known_goes_on_stopping) {
   System system = testing::make_system(2, 1);
   system.events_max = 100;

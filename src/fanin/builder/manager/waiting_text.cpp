@@ -31,7 +31,8 @@ std::string WaitingText::of_readout(NodeId node) const {
   const Announcements& announced = parts_.events.announcements();
   const Announcements::Readout& readout = announced.readout(node);
   const bool ended = readout.state == Announcements::State::ended;
-  if (!present || ended || readout.end > announced.assigned_end()) return {};
+  const bool further = readout.decides_begin() && readout.end > announced.assigned_end();
+  if (!present || ended || further) return {};
   return parts_.events.waiting_for(node);
 }
 

@@ -40,23 +40,22 @@ void Announcer::begin(EventNumber first, bool given_up, Out& out) {
   out.send({.first = first, .end = first, .silent = flag(given_up)}, {});
 }
 
-// Where the first fragment below `end` is; or at `end`, if there is none.
-void Announcer::begin_again(EventNumber end, Out& out) {
-  if (end <= announced_ || !out.roomy(0)) return;
+// Where the first fragment below `end` is; or at `end`, if there is none. False: there is no room.
+bool Announcer::begin_again(EventNumber end, Out& out) {
+  if (end <= announced_) return true;
+  if (!out.roomy(0)) return false;
   EventNumber first = end;
   for (const source::FragmentQueue* const queue : queues_) {
     first = std::min(first, queue->sent_from(announced_));
   }
   begin(first, first == end, out);
+  return true;
 }
 
 void Announcer::announce(const Turn& turn, Out& out) {
   FANIN_ASSERT(begun() && !ended());
   EventNumber end = turn.end;
-  if (state_ == State::given_up) {
-    begin_again(end, out);
-    if (state_ == State::given_up && announced_ < end) return; // there was no room
-  }
+  if (state_ == State::given_up && !begin_again(end, out)) return;
   // The last event is known when all readout units have begun.
   if (system_.events_max != 0 && turn.limit >= event_number_end) return;
   if (end <= announced_ && !turn.final) {

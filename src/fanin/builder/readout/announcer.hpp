@@ -46,8 +46,9 @@ public:
 
   // Nothing was announced.
   void reset();
-  // Joins the run at `first`: what is below is absent. `given_up`: only since a source was given up;
-  // as long as none sends anything, it moves on without announcing an event.
+  // Joins the run at `first`: what is below is absent. `given_up`: it begins only because its
+  // sources were given up. Until one of them sends something, it announces no event and begins
+  // further and further on.
   void begin(EventNumber first, bool given_up, Out& out);
   // Announces what is worth a message now. Requires that it has begun, and has not ended.
   void announce(const Turn& turn, Out& out);
@@ -62,7 +63,7 @@ public:
 private:
   enum class State : std::uint8_t { unnumbered, given_up, announcing, ended };
 
-  void begin_again(EventNumber end, Out& out);
+  [[nodiscard]] bool begin_again(EventNumber end, Out& out);
   [[nodiscard]] bool worth_a_message(const Turn& turn, EventNumber& end);
   [[nodiscard]] bool announce_gap(const Turn& turn, EventNumber end, Out& out);
   [[nodiscard]] bool announce_range(const Turn& turn, EventRange range, Out& out);

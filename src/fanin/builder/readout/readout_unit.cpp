@@ -166,7 +166,7 @@ void ReadoutUnit::end(Result<> result) {
 void ReadoutUnit::reset() {
   if (state_ == State::joined) enter(State::away);
   view_ = {};
-  begin_asked_ = pause_wanted_ = finish_wanted_ = false;
+  begin_asked_ = run_begun_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
   announcer_.reset();
   held_report_ = HeldReport{};
@@ -259,11 +259,20 @@ bool ReadoutUnit::on_begin(const wire::Begin& begin) {
   if (!std::exchange(begin_asked_, false)) return false;
   sources_.retry();
   sources_.set_may_fall(begin.yes != 0 ? Fall::yes : Fall::no);
-  if (begin.yes == 0) return true;
+  if (begin.yes == 0) {
+    run_begun_ = true;
+    return true;
+  }
   view_.known_end = begin.horizon;
   announcer_.reset();
+  sources_.begin_afresh();
   retained_->begin_at(0);
   return true;
+}
+
+void ReadoutUnit::begin_run() {
+  run_begun_ = true;
+  sources_.set_may_fall(source::FragmentQueue::Fall::no);
 }
 
 bool ReadoutUnit::on_assign(const wire::Assign& assign) {
@@ -274,12 +283,12 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
   }
   // Sources would be given up as far as that.
   if (!announcer_.ended() && assign.range().end > announcer_.announced()) return false;
-  sources_.set_may_fall(source::FragmentQueue::Fall::no); // the run has begun
+  begin_run();
   return waiting_.add(assign, [this](const wire::Assign& taken) { return try_assign(taken); });
 }
 
 bool ReadoutUnit::on_clear(const wire::Clear& clear) {
-  sources_.set_may_fall(source::FragmentQueue::Fall::no);
+  begin_run();
   if (announcer_.begun() && retained_->on_clear(clear.range())) release_cut();
   sources_.retry();
   retry_waiting();
@@ -344,10 +353,13 @@ void ReadoutUnit::report_held() {
   held_report_.reported(*message);
 }
 
-// A source's counter was reset after its numbers had been announced. While the run has no event of
-// this readout unit, which waits for others, they can be taken back.
+// A source's counter was reset after its numbers had been announced, or where sources were given
+// up. While the run has no event of this readout unit, which waits for others, that can be taken
+// back.
 void ReadoutUnit::ask_to_begin() {
-  if (begin_asked_ || !sources_.asks_to_fall() || !control_->roomy()) return;
+  const bool may_fall = announcer_.begun() && !view_.joined_at && !view_.last && !run_begun_;
+  const bool fell = sources_.asks_to_fall() || (may_fall && sources_.any_beyond());
+  if (begin_asked_ || !fell || !control_->roomy()) return;
   begin_asked_ = true;
   control_->send(wire::Begin{});
 }
@@ -368,7 +380,7 @@ void ReadoutUnit::announce(bool idle, Time now) {
   if (!answered) return;
   if (!announcer_.begun()) {
     sources_.set_may_fall(source::FragmentQueue::Fall::ask);
-    begin_at(sources_.first_event(), sources_.any_silent());
+    begin_at(sources_.first_event(), sources_.none_begins());
   }
   ControlOut out{*control_};
   announcer_.announce({.end = answered->end,

@@ -86,6 +86,7 @@ private:
   bool on_pause(const wire::Pause& pause);
   bool on_horizon(const wire::Horizon& horizon);
   bool on_begin(const wire::Begin& begin);
+  void begin_run();
   bool on_assign(const wire::Assign& assign);
   bool on_clear(const wire::Clear& clear);
 
@@ -125,6 +126,7 @@ private:
   std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
   RunView view_; // without the announced number: view() adds it
   bool begin_asked_ = false; // wire::Begin, and not answered
+  bool run_begun_ = false; // the run has an event, as far as is known here
   bool pause_wanted_ = false; // by the event manager, and not answered
   bool finish_wanted_ = false; // likewise
 

@@ -145,6 +145,36 @@ bool SourceGroup::pauses(const Member& member) {
   return member.reader.paused() && !member.queue().held();
 }
 
+// It was given up, or came to its end, before it sent anything: where it is says nothing.
+bool SourceGroup::has_no_number(const Member& member) {
+  return member.queue().nothing_written() && (member.watch.silent() || member.reader.done());
+}
+
+std::optional<EventNumber> SourceGroup::lowest_own() const {
+  std::optional<EventNumber> lowest;
+  for (const Member& member : members_) {
+    const source::FragmentQueue& queue = member.queue();
+    if (!queue.numbered() || has_no_number(member)) continue;
+    lowest = std::min(lowest.value_or(queue.first_event()), queue.first_event());
+  }
+  return lowest;
+}
+
+bool SourceGroup::was_passed(const Member& member, EventNumber known_end) {
+  const source::FragmentQueue& queue = member.queue();
+  return queue.numbered() && queue.next_event() > known_end && has_no_number(member) &&
+         !queue.held() && !queue.open();
+}
+
+// Numbers fell, before anything was announced: who was given up may begin below.
+void SourceGroup::forget_number_beyond(EventNumber known_end) {
+  for (Member& member : members_) {
+    if (!was_passed(member, known_end)) continue;
+    member.reader.queue().forget_number();
+    member.watch.begin();
+  }
+}
+
 // The others wait for it, if they wait at all.
 bool SourceGroup::is_waited_for(const Member& member) const {
   return !member.reader.done() && !member.watch.silent() && !overtaking_.passed_over(member.index);
@@ -158,7 +188,7 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
   bool passed_over = false;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
-    if (!queue.numbered()) continue;
+    if (!queue.numbered() || has_no_number(member)) continue;
     all.low = std::min(all.low, queue.first_event());
     passed_over = passed_over || overtaking_.passed_over(member.index);
     if (is_waited_for(member)) {
@@ -275,7 +305,7 @@ void SourceGroup::watch(const RunView& run, Time at) {
   if (!anyone) clock_.pause();
   const Duration now = clock_.read(at, false);
   for (Member& member : members_) {
-    member.watch.note_progress(member.queue(), member.reader.busy(), now);
+    member.watch.note_progress(member.queue(), member.reader.busy(), run.last, now);
   }
   pass_over_stalled(now);
   for (Member& member : members_) {
@@ -284,6 +314,7 @@ void SourceGroup::watch(const RunView& run, Time at) {
   // Below the last limit all events exist: somebody has announced the last one.
   known_end_ =
       run.last ? run.read_end : std::min(run.limit, std::max(run.known_end, whole_run(run).high));
+  if (!run.announced && !run.last) forget_number_beyond(known_end_);
   for (Member& member : members_) watch(member, run, now);
   if (run.last) pass_unread(run);
 }
@@ -379,14 +410,17 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   const EventNumber announced = run.announced.value_or(0);
   EventNumber end = ~EventNumber{0};
   bool all_done = !lowest_held(queues_);
+  const EventNumber first = std::min(lowest_own().value_or(0), run.limit);
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
     if (!queue.numbered()) {
       // A run without any event at all still has to end.
-      const bool may_begin = (!run.last && !member.reader.done()) || queue.held();
+      const bool holds = queue.held() && (!run.last || *queue.held() < run.limit);
+      const bool may_begin = (!run.last && !member.reader.done()) || holds;
       if (may_begin || (run.limit != 0 && known_end_ != 0)) return {};
       continue;
     }
+    if (!run.announced && queue.next_event() < first) return {}; // it may still begin below
     end = std::min(end, queue.next_event());
     all_done = all_done && member.reader.done();
   }

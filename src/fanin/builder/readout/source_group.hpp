@@ -91,14 +91,11 @@ public:
   // Whether all sources have said what they have of these events. Those at their end have no more:
   // they say so now.
   [[nodiscard]] bool answer_for(EventRange range);
-  [[nodiscard]] bool any_silent() const {
-    return std::ranges::any_of(members_, [](const Member& m) { return m.watch.silent(); });
-  }
   // None sends: at least one is silent, the others too or at their end.
   [[nodiscard]] bool all_silent() const {
-    return any_silent() && std::ranges::all_of(members_, [](const Member& m) {
-             return m.watch.silent() || m.reader.done();
-           });
+    return !all_done() && std::ranges::all_of(members_, [](const Member& m) {
+      return m.watch.silent() || m.reader.done();
+    });
   }
   // Human-readable: which sources keep the run from going on; empty: none.
   [[nodiscard]] std::string waits_for() const;
@@ -112,8 +109,19 @@ public:
   // Nothing: a source has not begun, or, before anything is announced, sources begin so far apart
   // that one of them has wrong numbers.
   [[nodiscard]] std::optional<Answered> to_announce(const RunView& run);
-  // The lowest number; 0 where no source has any.
-  [[nodiscard]] EventNumber first_event() const { return lowest_number(queues_).value_or(0); }
+  // The lowest number that a source has; else where the first one was given up; else 0.
+  [[nodiscard]] EventNumber first_event() const {
+    return lowest_own().value_or(lowest_number(queues_).value_or(0));
+  }
+  // No source has any number: they were given up, or have come to their end.
+  [[nodiscard]] bool none_begins() const { return !lowest_own(); }
+  // A source that was given up is beyond what is known: numbers fell.
+  [[nodiscard]] bool any_beyond() const {
+    return std::ranges::any_of(members_,
+                               [&](const Member& m) { return was_passed(m, known_end_); });
+  }
+  // This readout unit begins afresh.
+  void begin_afresh() { forget_number_beyond(0); }
 
   // --- reports -----------------------------------------------------------------------------------
 
@@ -141,6 +149,10 @@ private:
   };
 
   [[nodiscard]] static bool pauses(const Member& member);
+  [[nodiscard]] static bool has_no_number(const Member& member);
+  void forget_number_beyond(EventNumber known_end);
+  [[nodiscard]] static bool was_passed(const Member& member, EventNumber known_end);
+  [[nodiscard]] std::optional<EventNumber> lowest_own() const;
   [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
   [[nodiscard]] source::OtherSources others_of(const Member& member, const RunView& run);

@@ -20,7 +20,8 @@ bool is_behind(const source::FragmentQueue& queue, EventNumber known_end) {
 // A source that was given up and goes on below is waited for, if it lies less than a window back:
 // else one whose numbers trail those of others by more than the deadline would never come back. Who
 // was given up as slow is not waited for again.
-void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, Duration now) {
+void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, bool ends,
+                                Duration now) {
   if (busy) moved_at_ = now;
   const EventNumber before = std::exchange(reached_, queue.reached_end());
   if (std::exchange(written_, queue.written()) != queue.written()) {
@@ -35,7 +36,7 @@ void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, D
   } else if (reached_ <= before || !may_return()) {
     return;
   } else {
-    const bool near = queue.next_event() - reached_ < system_.event_window;
+    const bool near = !ends && queue.next_event() - reached_ < system_.event_window;
     if (!std::exchange(state_.trailing_reported, true)) {
       log_(LogLevel::warning,
            fmt::format("source {} sends event {}, which is {} until event {}", name_, reached_ - 1,

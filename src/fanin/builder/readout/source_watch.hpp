@@ -26,8 +26,9 @@ public:
   // A new incarnation of the readout unit: nobody is late.
   void begin() { state_ = {}; }
 
-  // What has come since the last call. `busy`: it could have given more.
-  void note_progress(const source::FragmentQueue& queue, bool busy, Duration now);
+  // What has come since the last call. `busy`: it could have given more; `ends`: the run, so that
+  // nobody waits for what is late.
+  void note_progress(const source::FragmentQueue& queue, bool busy, bool ends, Duration now);
   // Events below `known_end` exist. Gives up a source that is silent. True: it is behind, and was
   // not given up now.
   bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);

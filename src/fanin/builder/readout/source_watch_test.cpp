@@ -34,7 +34,7 @@ protected:
   }
   // One turn, in which the others are at `known_end`. True: it is behind, and not given up now.
   bool watch(Duration now, EventNumber known_end, bool busy = false) {
-    watch_.note_progress(queue_, busy, now);
+    watch_.note_progress(queue_, busy, ends_, now);
     return watch_.watch_silence(queue_, known_end, busy, now);
   }
   bool watch_slow(Duration now, EventNumber known_end) {
@@ -56,6 +56,7 @@ protected:
           {.page_size = 4096, .pages = 16, .arena = {.huge_pages = memory::HugePages::off}})
           .value();
   source::FragmentQueue queue_{{.source = 1, .window = 4096, .fragment_max = 1024}, *pool_};
+  bool ends_ = false;
   std::vector<std::string> logged_;
   SourceWatch watch_{system_, "s1",
                      [this](LogLevel, std::string_view text) { logged_.emplace_back(text); }};
@@ -119,7 +120,7 @@ TEST_F(Watched, each_event_waits_for_a_source_that_pauses_for_one_latency) {
   system_.latency = 16ms;
   for (EventNumber known_end = 1; known_end < 200; ++known_end) { // one more each millisecond
     const Duration now = 1s + known_end * 1ms;
-    watch_.note_progress(queue_, false, now);
+    watch_.note_progress(queue_, false, ends_, now);
     watch_.pass_paused(queue_, known_end, now);
     EXPECT_LE(queue_.next_event() + 16, std::max<EventNumber>(16, known_end));
     EXPECT_GE(queue_.next_event() + 16 + 3, known_end); // a mark each eighth, and a turn
@@ -222,7 +223,7 @@ TEST_F(Watched, time_in_which_a_source_pauses_is_not_counted_as_slow) {
   system_.event_give_up_slow = 1s;
   EXPECT_TRUE(watch_slow(1s, 1));
   write(0);
-  watch_.note_progress(queue_, false, 1s + 10ms);
+  watch_.note_progress(queue_, false, false, 1s + 10ms);
   watch_.pass_paused(queue_, 1, 1s + 10ms);
   EXPECT_TRUE(watch_slow(10s, 2));
   EXPECT_EQ(queue_.next_event(), 1U);
