@@ -677,6 +677,32 @@ TEST(FarNumbers, who_was_given_up_until_wrong_numbers_begins_with_the_others) {
   }
 }
 
+// The one that has ended, or pauses, is passed up to where the other one is, which nobody believes.
+TEST(FarNumbers, a_source_without_events_beside_one_that_is_apart_makes_nobody_begin_again) {
+  for (const int then : {0, 1, 2}) { // what the one without events says
+    SCOPED_TRACE(then);
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1, 2);
+    options.system.event_deadline = 200ms;
+    options.make_source = [&](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 1 && then == 1) return Listed{List{}, 1ms}.and_ends();
+      if (info.id == 1 && then == 2) return Listed{List{}, 1ms}.and_pauses();
+      const EventNumber first = info.id == 2 ? 1'000'000 : 0;
+      const List numbers = from_to(first, first + 3000);
+      return std::make_unique<Listed>(info.id == 1 ? List{} : numbers, 1ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(2s);
+    EXPECT_THAT(system.manager().waiting_for(), HasSubstr("event.window"));
+    EXPECT_THAT(tail_of_log(system), Not(HasSubstr("begins afresh")));
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, a_run_without_an_event_ends_though_a_source_begins_while_it_is_stopped) {
   VirtualSystemOptions options;
   options.system = make_system(2, 1);

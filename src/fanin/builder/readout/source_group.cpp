@@ -163,7 +163,7 @@ std::optional<EventNumber> SourceGroup::lowest_own() const {
 bool SourceGroup::was_passed(const Member& member, EventNumber known_end) {
   const source::FragmentQueue& queue = member.queue();
   return queue.numbered() && queue.next_event() > known_end && has_no_number(member) &&
-         !queue.held() && !queue.open();
+         !member.reader.done() && !queue.held() && !queue.open();
 }
 
 // Numbers fell, before anything was announced: who was given up may begin below.
@@ -411,6 +411,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   EventNumber end = ~EventNumber{0};
   bool all_done = !lowest_held(queues_);
   const EventNumber first = std::min(lowest_own().value_or(0), run.limit);
+  bool may_begin_below = false;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
     if (!queue.numbered()) {
@@ -420,7 +421,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
       if (may_begin || (run.limit != 0 && known_end_ != 0)) return {};
       continue;
     }
-    if (!run.announced && queue.next_event() < first) return {}; // it may still begin below
+    may_begin_below = may_begin_below || queue.next_event() < first;
     end = std::min(end, queue.next_event());
     all_done = all_done && member.reader.done();
   }
@@ -429,6 +430,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   if (!run.announced) {
     if (!run.last && !run.paused && !all_done && apart()) return {};
     apart_.clear();
+    if (may_begin_below) return {};
   }
   const bool ended = (run.last && end >= run.limit) || (all_done && end >= known_end_);
   return Answered{.end = end, .final = !run.paused && ended};
