@@ -44,9 +44,9 @@ void FragmentQueue::start_unnumbered() {
 }
 
 void FragmentQueue::forget_number() {
-  FANIN_ASSERT(nothing_written() && !held_ && writing_ == Writing::none);
+  FANIN_ASSERT(nothing_said() && !held_ && writing_ == Writing::none);
   table_.begin_at(~EventNumber{0});
-  reported_end_ = late_end_ = 0;
+  late_end_ = 0;
   numbered_ = false;
   judge_.restart();
   find_fast_end();
@@ -231,10 +231,10 @@ bool FragmentQueue::decide_held(EventNumber following) {
   return true;
 }
 
-// The source has a right number at the limit or beyond: not triggered yet, or behind the last
-// event. Then it has nothing up to there.
+// The source has a right number at the limit or beyond: then it has nothing up to there. What is
+// not triggered yet may be wrong all the same.
 void FragmentQueue::pass_limit() {
-  if (!options_.triggered && numbered_) (void)skip_now(limit_);
+  if (numbered_ && (!options_.triggered || limit_is_last_)) (void)skip_now(limit_);
 }
 
 // What is held is right: numbers below are skipped. False: there is no room, or it is not wanted.
@@ -247,6 +247,8 @@ bool FragmentQueue::take() {
     return false;
   }
   if (held.event >= limit_) {
+    // A dense source may go on below, behind two wrong numbers.
+    if (judge_.follows_loosely(held.event, next())) pass_limit();
     if (!skip) take_back(held.position);
     forget_held();
     return true;

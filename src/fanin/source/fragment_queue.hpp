@@ -183,11 +183,11 @@ public:
 
   // --- the readout unit's side -------------------------------------------------------------------
 
-  /// The source was given up before it sent anything: it has no number again. Requires
-  /// nothing_written(), no fragment that is open, and no number that is held.
+  /// The source was given up before it said anything: it has no number again. Requires
+  /// nothing_said(), no fragment that is open, and no number that is held.
   void forget_number();
-  /// Nothing was accepted since start.
-  [[nodiscard]] bool nothing_written() const { return written_end_ == 0; }
+  /// No fragment and no skip was accepted since start.
+  [[nodiscard]] bool nothing_said() const { return written_end_ == 0 && reported_end_ == 0; }
 
   /// Forgets everything held and starts numbering at `first`, or at the first fragment's number.
   FANIN_API void start(EventNumber first);

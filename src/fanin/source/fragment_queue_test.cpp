@@ -169,6 +169,30 @@ TEST(FragmentQueue, a_number_beyond_the_limit_answers_for_all_below) {
   }
 }
 
+// Each number of a sparse source is held until the next one comes; here both are of no event.
+TEST(FragmentQueue, held_numbers_beyond_the_last_event_answer_for_all_below) {
+  for (const bool triggered : {false, true}) {
+    for (const bool skips : {false, true}) {
+      QueueFixture fixture({.window = 64, .near = 64, .triggered = triggered});
+      FragmentQueue& queue = fixture.queue;
+      for (const EventNumber event : {0U, 2U, 5U}) {
+        EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+        EXPECT_TRUE(queue.confirm_held());
+      }
+      queue.set_limit(10, true);
+      if (skips) {
+        EXPECT_TRUE(queue.skip_to(14));
+      } else {
+        EXPECT_EQ(queue.write(13, bytes_of(8, 13)), WriteOutcome::ok);
+      }
+      EXPECT_EQ(queue.next_event(), 6U);
+      EXPECT_NE(queue.write(30, bytes_of(8, 30)), WriteOutcome::rejected);
+      EXPECT_EQ(queue.next_event(), 10U);
+      EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 0U);
+    }
+  }
+}
+
 TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
   QueueFixture fixture({.window = 16});
   FragmentQueue& queue = fixture.queue;

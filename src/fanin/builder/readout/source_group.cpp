@@ -145,9 +145,9 @@ bool SourceGroup::pauses(const Member& member) {
   return member.reader.paused() && !member.queue().held();
 }
 
-// It was given up, or came to its end, before it sent anything: where it is says nothing.
+// It was given up, or came to its end, before it said anything: where it is says nothing.
 bool SourceGroup::has_no_number(const Member& member) {
-  return member.queue().nothing_written() && (member.watch.silent() || member.reader.done());
+  return member.queue().nothing_said() && (member.watch.silent() || member.reader.done());
 }
 
 std::optional<EventNumber> SourceGroup::lowest_own() const {
