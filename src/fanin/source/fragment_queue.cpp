@@ -35,6 +35,7 @@ void FragmentQueue::start_unnumbered() {
   missing_ = 0;
   writing_ = Writing::none;
   numbered_ = throttled_ = limit_is_last_ = false;
+  beyond_last_ = 0;
   set_may_fall(Fall::no);
   judge_.restart();
   held_.reset();
@@ -247,8 +248,10 @@ bool FragmentQueue::take() {
     return false;
   }
   if (held.event >= limit_) {
-    // A dense source may go on below, behind two wrong numbers.
-    if (judge_.follows_loosely(held.event, next())) pass_limit();
+    // A dense source may go on below, behind two wrong numbers. Few of them follow each other.
+    if (std::exchange(beyond_since_, written_) != written_) beyond_last_ = 0;
+    ++beyond_last_;
+    if (judge_.follows_loosely(held.event, next()) || beyond_last_ >= enough_in_a_row) pass_limit();
     if (!skip) take_back(held.position);
     forget_held();
     return true;

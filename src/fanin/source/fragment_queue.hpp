@@ -413,6 +413,8 @@ private:
   // Kept where numbers are looked at (narrow counters).
   EventNumber reported_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
+  std::uint64_t beyond_last_ = 0; // right numbers beyond the last event, in a row
+  std::uint64_t beyond_since_ = 0; // written_ then
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t missing_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;

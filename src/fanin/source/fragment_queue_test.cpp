@@ -193,6 +193,25 @@ TEST(FragmentQueue, held_numbers_beyond_the_last_event_answer_for_all_below) {
   }
 }
 
+TEST(FragmentQueue, a_dense_source_that_goes_on_beyond_the_last_event_answers_for_all_below) {
+  QueueFixture fixture({.window = 64, .near = 64});
+  FragmentQueue& queue = fixture.queue;
+  for (EventNumber event = 0; event < 6; ++event) {
+    EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+  }
+  queue.set_limit(10, true);
+  for (const EventNumber event : {30U, 31U, 32U, 6U}) { // wrong ones
+    EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+  }
+  for (EventNumber event = 12; event < 20; ++event) {
+    EXPECT_EQ(queue.next_event(), 7U) << "it may go on there, behind wrong numbers";
+    EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.write(20, bytes_of(8, 20)), WriteOutcome::ok);
+  EXPECT_EQ(queue.next_event(), 10U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
+}
+
 TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
   QueueFixture fixture({.window = 16});
   FragmentQueue& queue = fixture.queue;
