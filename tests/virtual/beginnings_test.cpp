@@ -198,7 +198,7 @@ private:
   bool killed_ = false;
 };
 
-TEST(Beginnings, any_first_numbers_deaths_and_freezes_give_events_and_a_balanced_ledger) {
+TEST(Beginnings, random_first_numbers_deaths_and_freezes_give_events_and_a_balanced_ledger) {
   const char* seed = std::getenv("FANIN_SEED");
   const char* seeds = std::getenv("FANIN_SEEDS");
   const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;

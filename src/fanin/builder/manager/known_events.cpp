@@ -66,19 +66,18 @@ void KnownEvents::on_begin(NodeId node, Time now) {
   const EventNumber end = announced_.readout(node).end;
   const bool had_decided = announced_.readout(node).decides_begin();
   const bool yes = announced_.begin_afresh(node);
-  if (yes && had_decided) {
+  const EventNumber known_end = agreed_end();
+  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = known_end, .yes = yes ? 1U : 0U});
+  if (!yes) return;
+  if (had_decided) {
     afresh_lines_.write(
         parts_.log, now, LogLevel::warning,
         fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}", name(node),
                     end));
   }
-  if (yes) {
-    parts_.accounts.begin_afresh(node);
-    held_.announced_end(node, false);
-  }
-  const EventNumber known_end = agreed_end();
-  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = known_end, .yes = yes ? 1U : 0U});
-  if (yes) take_back_known_end(node, known_end);
+  parts_.accounts.begin_afresh(node);
+  held_.announced_end(node, false);
+  take_back_known_end(node, known_end);
 }
 
 // Others may have heard of events that do not exist any more.

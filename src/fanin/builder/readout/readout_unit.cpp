@@ -258,11 +258,11 @@ bool ReadoutUnit::on_begin(const wire::Begin& begin) {
   using Fall = source::FragmentQueue::Fall;
   if (!std::exchange(begin_asked_, false)) return false;
   sources_.retry();
-  sources_.set_may_fall(begin.yes != 0 ? Fall::yes : Fall::no);
   if (begin.yes == 0) {
-    run_begun_ = true;
+    begin_run();
     return true;
   }
+  sources_.set_may_fall(Fall::yes);
   view_.known_end = begin.horizon;
   announcer_.reset();
   sources_.begin_afresh();
@@ -353,9 +353,9 @@ void ReadoutUnit::report_held() {
   held_report_.reported(*message);
 }
 
-// A source's counter was reset after its numbers had been announced, or where sources were given
-// up. While the run has no event of this readout unit, which waits for others, that can be taken
-// back.
+// A source's counter was reset after its numbers had been announced, or numbers fell below where a
+// source was given up. While the run has no event of this readout unit, which waits for others,
+// that can be taken back.
 void ReadoutUnit::ask_to_begin() {
   const bool may_fall = announcer_.begun() && !view_.joined_at && !view_.last && !run_begun_;
   const bool fell = sources_.asks_to_fall() || (may_fall && sources_.any_beyond());

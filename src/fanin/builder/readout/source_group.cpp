@@ -160,13 +160,14 @@ std::optional<EventNumber> SourceGroup::lowest_own() const {
   return lowest;
 }
 
+// It was given up beyond `known_end`, and may still begin below.
 bool SourceGroup::was_passed(const Member& member, EventNumber known_end) {
   const source::FragmentQueue& queue = member.queue();
   return queue.numbered() && queue.next_event() > known_end && has_no_number(member) &&
          !member.reader.done() && !queue.held() && !queue.open();
 }
 
-// Numbers fell, before anything was announced: who was given up may begin below.
+// Numbers fell, before anything was announced.
 void SourceGroup::forget_number_beyond(EventNumber known_end) {
   for (Member& member : members_) {
     if (!was_passed(member, known_end)) continue;
@@ -410,7 +411,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   const EventNumber announced = run.announced.value_or(0);
   EventNumber end = ~EventNumber{0};
   bool all_done = !lowest_held(queues_);
-  const EventNumber first = std::min(lowest_own().value_or(0), run.limit);
+  const EventNumber first = run.announced ? 0 : std::min(lowest_own().value_or(0), run.limit);
   bool may_begin_below = false;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
