@@ -430,8 +430,10 @@ std::size_t MemoryTransport::poll(std::span<Event> events) {
       (count == before && !end.deliverable() ? starved_ : ready_).push_back(connection);
     }
   }
-  ready_.insert(ready_.begin(), starved_.begin(), starved_.end());
-  starved_.clear();
+  if (!starved_.empty()) {
+    ready_.insert(ready_.begin(), starved_.begin(), starved_.end());
+    starved_.clear();
+  }
   return count;
 }
 
