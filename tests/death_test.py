@@ -155,6 +155,25 @@ def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe
         assert verified["events"] == result["events"]["built"], "events in the files"
 
 
+def test_when_the_event_manager_dies_after_a_builder_unit_its_events_are_not_called_lost():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            run.kill("bu0")
+            run.wait_for("bu0 died")
+            run.wait_for_events(1000)
+            run.kill("evm")
+            result = run.finish(status=1)
+        assert result["not_summed"] == ["bu0"], result["not_summed"]
+        assert "without bu0, which died as well" in result["error"], result["error"]
+        assert sorted(result["fragments"]) == ["built", "read"] and list(result["events"]) == ["built"], result
+        assert "lost" not in run.text().split("fragments  ")[1].splitlines()[0]
+        assert len(result["files"]) == 2, result["files"]
+        verified = verify(result)
+        assert verified["events"] > result["events"]["built"], "bu0 has stored some"
+
+
 def test_a_frozen_event_manager_is_named_and_the_run_goes_on_when_it_wakes():
     with Folder() as folder:
         with Run(folder.small(), "--duration", "60s") as run:

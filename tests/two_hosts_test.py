@@ -157,3 +157,5 @@ def test_when_the_event_manager_dies_each_host_sums_up_its_own_nodes():
             status, found = hosts.verify(host, *report["files"])
             assert status == 0 and found["events"] == report["nodes"][node]["events_stored"] > 0, found
         assert re.search(r"bu1 +\d+ events", there.text()), "it is shown there too"
+        status, found = hosts.verify(0, next((hosts.path / NAMES[0]).glob("*.manifest.json")))
+        assert status == 0 and any("did not end in good order" in note for note in found["notes"]), found

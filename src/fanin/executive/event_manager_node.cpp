@@ -140,6 +140,7 @@ void EventManagerNode::report_progress() {
   report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
   report["waiting_for"] = manager_->waiting_for();
   if (began_at_ == never) report["joined"] = joined_readouts(summary);
+  if (recorder_.record) report["manifest"] = recorder_.record->path();
   context_.report(std::move(report));
 }
 

@@ -8,12 +8,26 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/executive/this_host.hpp"
+#include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
 namespace {
 
 constexpr std::array<std::string_view, 5> roles{"event_manager", "readout", "builder",
                                                 "application", "filter"};
+
+// The end of a node that was started again, with what its earlier starts had counted.
+json::Value with_earlier(json::Value end, const json::Value& earlier) {
+  for (const char* key :
+       {"fragments_read", "bytes_sent", "fragments_stored", "events_stored", "bytes_stored"}) {
+    if (earlier.find(key) != nullptr) end[key] = end.at(key).natural() + earlier.at(key).natural();
+  }
+  json::List files = earlier.at("files").list();
+  for (const auto& file : end.at("files").list()) files.push_back(file);
+  if (!files.empty()) end["files"] = std::move(files);
+  return end;
+}
 
 } // namespace
 
@@ -35,7 +49,8 @@ void RunView::on_report(const json::Value& report) {
     gone_files_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
     const std::string node = report.at("node").text();
-    ends_[node] = report;
+    ends_[node] = with_earlier(report, ends_[node]);
+    ended_.insert(node);
     const auto index = configuration_.find_node(node);
     // A filter unit that failed is replaced, unless it is refused.
     const bool counts = !index || configuration_.nodes[*index].role != config::Role::filter ||
@@ -48,6 +63,11 @@ void RunView::on_report(const json::Value& report) {
 
 void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   if (exit.status != 0 && !begun_ && !has_result()) died_early_[process] = exit.text();
+  const auto of_node = std::ranges::find(configuration_.processes, process, &config::Process::name);
+  for (const std::size_t index : of_node->nodes) {
+    const std::string& node = configuration_.nodes[index].name;
+    if (ended_.erase(node) == 0) not_counted_.insert(node);
+  }
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
   known->second.status = exit.status;
@@ -250,7 +270,8 @@ void RunView::add_resources(json::Value& result) const {
 }
 
 // The event manager is dead: what was announced and not cleared, nobody knows. What the readout
-// units read and the builder units stored is known, though an event may be stored twice.
+// units read and the builder units stored is known, though an event may be stored twice. Of a node
+// that had died before, or is on another host, it is not: then nobody knows what is lost.
 json::Value RunView::sum_of_nodes() const {
   std::uint64_t read = 0;
   std::uint64_t built = 0;
@@ -265,13 +286,9 @@ json::Value RunView::sum_of_nodes() const {
   json::Value result;
   result["run"] = progress_.at("run").natural();
   result["duration_s"] = progress_.at("time_s").real();
-  result["events"] = json::Object{
-      {"built", events}, {"incomplete", progress_.at("incomplete").natural()}, {"lost", 0}};
-  result["fragments"] = json::Object{{"read", read},
-                                     {"built", built},
-                                     {"late", 0},
-                                     {"dropped", 0},
-                                     {"lost", read - std::min(read, built)}};
+  result["events"]["built"] = events;
+  result["fragments"]["read"] = read;
+  result["fragments"]["built"] = built;
   result["bytes_built"] = bytes;
   const double time = std::max(progress_.at("time_s").real(), 1e-9);
   result["event_rate_hz"] = static_cast<double>(events) / time;
@@ -279,35 +296,67 @@ json::Value RunView::sum_of_nodes() const {
   result["balanced"] = false;
   result["ledger"] = false; // it died with the event manager
   result["ok"] = false;
+  const std::string missing = add_not_summed(result);
+  if (missing.empty()) {
+    result["events"]["incomplete"] = progress_.at("incomplete").natural();
+    result["events"]["lost"] = 0;
+    result["fragments"]["late"] = 0;
+    result["fragments"]["dropped"] = 0;
+    result["fragments"]["lost"] = read - std::min(read, built);
+  }
   const auto manager = ends_.find(configuration_.event_manager().name);
   const std::string why = manager == ends_.end() ? "" : manager->second.at("error").text();
   constexpr std::string_view sums = "these are the sums of what the nodes themselves counted";
-  result["error"] = !why.empty()    ? why
-                    : frozen_s_ > 0 ? fmt::format("the event manager reported nothing for {} s: {}",
-                                                  frozen_s_, sums)
-                                    : fmt::format("the event manager died: {}", sums);
+  result["error"] = !why.empty() ? why
+                    : frozen_s_ > 0
+                        ? fmt::format("the event manager reported nothing for {} s: {}{}",
+                                      frozen_s_, sums, missing)
+                        : fmt::format("the event manager died: {}{}", sums, missing);
   add_ends(result);
-  add_elsewhere(result);
+  add_manifest(result);
   return result;
 }
 
-// Nodes of other hosts say there what they have counted.
-void RunView::add_elsewhere(json::Value& result) const {
-  json::Value names{json::List{}};
-  std::string text;
+// It names the files of those who died, too.
+void RunView::add_manifest(json::Value& result) const {
+  const std::string manifest = progress_.at("manifest").text();
+  if (manifest.empty()) return;
+  result["manifest"] = manifest;
+  std::vector<std::string> paths{manifest};
+  for (const auto& file : result.at("files").list()) paths.push_back(file.text());
+  const auto found = storage::find_run_files(paths, is_here);
+  if (!found) return;
+  json::List files;
+  for (const auto& file : found->files) files.push_back(file);
+  result["files"] = std::move(files);
+}
+
+// Nodes whose counts are missing: those of other hosts say there what they have counted; those that
+// died did not. Returns what people are told of it; empty: none is missing.
+std::string RunView::add_not_summed(json::Value& result) const {
+  json::List names;
+  std::vector<std::string> elsewhere;
+  std::vector<std::string> died;
   for (const config::Process& process : configuration_.processes) {
     for (const std::size_t index : process.nodes) {
       const config::Node& node = configuration_.nodes[index];
-      const bool counts = node.role == config::Role::readout || node.role == config::Role::builder;
-      if (!counts || exits_.contains(process.name) || ends_.contains(node.name)) continue;
-      text += (text.empty() ? "" : ", ") + node.name;
-      names.append(node.name);
+      if (node.role != config::Role::readout && node.role != config::Role::builder) continue;
+      if (not_counted_.contains(node.name)) {
+        died.push_back(node.name);
+      } else if (exits_.contains(process.name) || ends_.contains(node.name)) {
+        continue;
+      } else {
+        elsewhere.push_back(node.name);
+      }
+      names.push_back(node.name);
     }
   }
-  const bool died = !ends_.contains(configuration_.event_manager().name);
-  if (died && !text.empty())
-    result["error"] = result.at("error").text() + "; without those of " + text;
   result["not_summed"] = std::move(names);
+  std::string text;
+  if (!died.empty())
+    text += fmt::format("; without {}, which died as well", fmt::join(died, " and "));
+  if (!elsewhere.empty()) text += fmt::format("; without those of {}", fmt::join(elsewhere, ", "));
+  return text;
 }
 
 bool succeeded(const json::Value& result) {

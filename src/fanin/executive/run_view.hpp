@@ -46,14 +46,18 @@ private:
   void add_gone(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
   void add_ends(json::Value& result) const;
-  void add_elsewhere(json::Value& result) const;
+  void add_manifest(json::Value& result) const;
+  [[nodiscard]] std::string add_not_summed(json::Value& result) const;
 
   const config::Configuration& configuration_;
   const std::vector<NodePlan>& plans_;
   json::Value progress_;
   json::Value earlier_; // the progress report before
   json::Value result_;
-  std::map<std::string, json::Value> ends_; // by node
+  // By node: the last end, with what was counted in all starts that had one.
+  std::map<std::string, json::Value> ends_;
+  std::set<std::string> ended_; // nodes that have said how they end, in processes that live
+  std::set<std::string> not_counted_; // nodes that died without saying it
   std::set<std::string> wait_for_senders_; // readout units that do, or did
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.

@@ -25,6 +25,7 @@ protected:
   void progress(const char* state) {
     json::Value report;
     report["report"] = "progress";
+    report["run"] = 1;
     report["state"] = state;
     view_.on_report(report);
   }
@@ -138,6 +139,31 @@ TEST_F(RunViewTest, without_an_event_manager_there_is_no_success) {
   failed("evm");
   EXPECT_FALSE(succeeded(view_.result()));
   EXPECT_EQ(view_.result().at("error").text(), "it broke"); // nobody else is missed
+}
+
+TEST_F(RunViewTest, the_sums_have_what_each_start_of_a_node_counted) {
+  const auto end = [this](const char* file, int events) {
+    json::Value report;
+    report["report"] = "end";
+    report["node"] = "bu1";
+    report["ok"] = true;
+    report["events_stored"] = events;
+    report["files"].append(file);
+    view_.on_report(report);
+    view_.on_exit("bu1", {});
+  };
+  progress("running");
+  end("1.h5", 100);
+  end("2.h5", 20);
+  view_.on_exit("ru0", {.status = 1, .signal = 9});
+  const json::Value result = view_.result();
+  EXPECT_EQ(result.at("events").at("built").natural(), 120U);
+  EXPECT_EQ(result.at("files").list().size(), 2U);
+  EXPECT_EQ(result.at("not_summed").dump(), R"(["ru0","bu0"])");
+  EXPECT_THAT(result.at("error").text(),
+              HasSubstr("; without ru0, which died as well; without those of bu0"));
+  EXPECT_EQ(result.at("fragments").find("lost"), nullptr);
+  EXPECT_THAT(summary_text(result), HasSubstr("0 read, 0 built   not checked"));
 }
 
 TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {

@@ -42,10 +42,15 @@ std::string fragments_text(const json::Value& result) {
   const char* const verdict = result.at("balanced").boolean()     ? ""
                               : result.at("ledger").boolean(true) ? "   NOT BALANCED"
                                                                   : "   not checked: no ledger";
-  std::string text = fmt::format(
-      "fragments  {} read = {} built + {} late + {} dropped + {} lost{}\n",
-      natural(fragments, "read"), natural(fragments, "built"), natural(fragments, "late"),
-      natural(fragments, "dropped"), natural(fragments, "lost"), verdict);
+  const bool complete =
+      fragments.find("lost") != nullptr; // else what some nodes counted is missing
+  std::string text = fmt::format("fragments  {} read{} {} built", natural(fragments, "read"),
+                                 complete ? " =" : ",", natural(fragments, "built"));
+  if (complete) {
+    text += fmt::format(" + {} late + {} dropped + {} lost", natural(fragments, "late"),
+                        natural(fragments, "dropped"), natural(fragments, "lost"));
+  }
+  text += fmt::format("{}\n", verdict);
   for (const auto& [name, source] : result.at("sources").object()) {
     for (const auto& [reason, count] : source.at("dropped_by_reason").object()) {
       text += fmt::format("           source {}: {} dropped ({})\n", name, count.natural(), reason);

@@ -258,10 +258,11 @@ void RunCheck::count_gaps() {
 }
 
 void RunCheck::compare_with_manifest() {
-  if (!manifest_ || !not_given_.empty()) return;
+  if (!manifest_) return;
   if (!manifest_->summary) {
     return notes_.add(fmt::format("{}: the run did not end in good order", manifest_->path));
   }
+  if (!not_given_.empty()) return;
   const auto& summary = *manifest_->summary;
   // What was stored when the run was cut off, or its builder unit died, and never acknowledged: the
   // event manager counts it as lost.
