@@ -28,12 +28,14 @@ from test_report import TestReport, excuse, not_applicable, slowest_units
 
 ROOT = Path(__file__).resolve().parent.parent
 CORES = os.cpu_count() or 2
-JOBS = CORES + 1  # tests at a time: many of them wait for processes
+JOBS = CORES + 2  # tests at a time: many of them wait for processes
 BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\033[0m") if sys.stdout.isatty() else [""] * 5
 # The modules that start threads or share memory between threads (tests/threads_test.py finds one that is missing here).
 # Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
 THREADED = ["net_loop", "settings", "storage", "executive", "run", "shm", "threads"]
 SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
+# Tests of fanin bench and of its testbed as processes: nightly runs them with sanitizers, --full without.
+BENCHES = "^(bench|testbed)\\.[a-z0-9_]+$"
 
 
 @dataclass
@@ -262,7 +264,7 @@ def test(options):
         session.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets"))
         session.run("install test", command("tests/install/run.sh", "build/release"))
         if session.build("asan-ubsan"):
-            session.tests("asan-ubsan", selection, gate_skips=True)
+            session.tests("asan-ubsan", selection if options.names else [*selection, "-E", BENCHES], gate_skips=True)
             session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
         if session.build("tsan", "fanin_threaded_tests"):
             session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
@@ -297,6 +299,7 @@ NIGHTLY = {
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
                                for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
+    "benches": lambda s: s.build("asan-ubsan") and s.tests("asan-ubsan", ["-R", BENCHES], gate_skips=True),
     "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan", gate_skips=True),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),
