@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
-#include "fanin/executive/this_host.hpp"
 #include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
@@ -66,7 +67,7 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   const auto of_node = std::ranges::find(configuration_.processes, process, &config::Process::name);
   for (const std::size_t index : of_node->nodes) {
     const std::string& node = configuration_.nodes[index].name;
-    if (ended_.erase(node) == 0) not_counted_.insert(node);
+    if (ended_.erase(node) == 0) ++died_[node];
   }
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
@@ -259,6 +260,7 @@ void RunView::add_resources(json::Value& result) const {
         node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
         node["cpu_s"] = end->second.at("cpu_s");
       }
+      if (const auto died = died_.find(name); died != died_.end()) node["died"] = died->second;
       for (const char* key : {"events_decided", "events_accepted", "bytes_seen", "events_published",
                               "events_skipped"}) {
         if (end != ends_.end() && end->second.find(key) != nullptr) node[key] = end->second.at(key);
@@ -317,18 +319,22 @@ json::Value RunView::sum_of_nodes() const {
   return result;
 }
 
-// It names the files of those who died, too.
+// Those who died have files, too: all of the run are beside its manifest.
 void RunView::add_manifest(json::Value& result) const {
   const std::string manifest = progress_.at("manifest").text();
   if (manifest.empty()) return;
   result["manifest"] = manifest;
-  std::vector<std::string> paths{manifest};
-  for (const auto& file : result.at("files").list()) paths.push_back(file.text());
-  const auto found = storage::find_run_files(paths, is_here);
-  if (!found) return;
-  json::List files;
-  for (const auto& file : found->files) files.push_back(file);
-  result["files"] = std::move(files);
+  std::set<std::string> files;
+  for (const auto& file : result.at("files").list()) files.insert(file.text());
+  const std::filesystem::path folder = std::filesystem::path(manifest).parent_path();
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const auto run = storage::run_of(name);
+    if (run == progress_.at("run").natural() && !storage::is_manifest(name))
+      files.insert(entry.path().string());
+  }
+  result["files"] = json::List(files.begin(), files.end());
 }
 
 // Nodes whose counts are missing: those of other hosts say there what they have counted; those that
@@ -341,7 +347,7 @@ std::string RunView::add_not_summed(json::Value& result) const {
     for (const std::size_t index : process.nodes) {
       const config::Node& node = configuration_.nodes[index];
       if (node.role != config::Role::readout && node.role != config::Role::builder) continue;
-      if (not_counted_.contains(node.name)) {
+      if (died_.contains(node.name)) {
         died.push_back(node.name);
       } else if (exits_.contains(process.name) || ends_.contains(node.name)) {
         continue;

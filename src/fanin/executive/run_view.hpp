@@ -57,7 +57,7 @@ private:
   // By node: the last end, with what was counted in all starts that had one.
   std::map<std::string, json::Value> ends_;
   std::set<std::string> ended_; // nodes that have said how they end, in processes that live
-  std::set<std::string> not_counted_; // nodes that died without saying it
+  std::map<std::string, std::uint64_t> died_; // nodes: how often one died without saying it
   std::set<std::string> wait_for_senders_; // readout units that do, or did
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.
@@ -73,6 +73,8 @@ private:
 
 // The result as a table of some lines.
 [[nodiscard]] FANIN_INTERNAL_API std::string summary_text(const json::Value& result);
+// The readout units that died or failed in a run, "ru0, ru1"; empty: none.
+[[nodiscard]] std::string dead_readout_units(const json::Value& result);
 // What each node has counted, from nodes_result(), a line each.
 [[nodiscard]] FANIN_INTERNAL_API std::string nodes_text(const json::Value& nodes_result);
 

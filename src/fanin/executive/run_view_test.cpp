@@ -116,6 +116,20 @@ TEST_F(RunViewTest, what_a_dead_readout_unit_had_read_is_not_said_to_be_accounte
   EXPECT_THAT(summary_text(view_.result()), HasSubstr("but those that were lost in ru0"));
 }
 
+TEST_F(RunViewTest, a_readout_unit_that_died_and_was_not_back_is_named) {
+  progress("running");
+  view_.on_exit("ru0", {.status = 1, .signal = 9});
+  json::Value report; // of the process that was started after it
+  report["report"] = "end";
+  report["node"] = "ru0";
+  report["ok"] = true;
+  view_.on_report(report);
+  view_.on_exit("ru0", {});
+  ended(1000, 1);
+  EXPECT_EQ(view_.result().at("nodes").at("ru0").at("died").natural(), 1U);
+  EXPECT_THAT(summary_text(view_.result()), HasSubstr("but those that were lost in ru0"));
+}
+
 TEST_F(RunViewTest, a_node_that_could_not_start_fails_the_run) {
   progress("running");
   failed("bu1", false);

@@ -157,7 +157,8 @@ json::Value StagesView::result_of(const Entry& entry) const {
 json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
-  std::uint64_t undelivered = 0;      // by the group with the most: the slices lack these events
+  bool complete = true; // else nodes died with what they had counted
+  std::uint64_t undelivered = 0; // by the group with the most: the slices lack these events
   json::Value files{json::List{}};
   std::string error;
   std::uint64_t run = 0;
@@ -174,12 +175,14 @@ json::Value StagesView::result() const {
     if (entry.configuration->forwards()) {
       undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
     } else {
+      complete = complete && one.at("not_summed").list().empty();
       for (const auto& [kind, count] : one.at("events").object())
         events[kind] = events.at(kind).natural() + count.natural();
     }
     configurations[entry.name] = std::move(one);
   }
   events["undelivered"] = undelivered;
+  if (!complete) events = json::Object{{"built", events.at("built")}};
   return json::Object{{"run", run},
                       {"duration_s", duration},
                       {"events", std::move(events)},
@@ -194,6 +197,7 @@ std::string stages_text(const json::Value& result) {
   std::string text;
   std::uint64_t groups = 0;
   std::uint64_t slices = 0;
+  std::string died;
   for (const auto& [name, one] : result.at("configurations").object()) {
     const bool group = one.at("stage").natural() == 1;
     ++(group ? groups : slices);
@@ -207,21 +211,30 @@ std::string stages_text(const json::Value& result) {
       text += fmt::format("FAILED: {}\n", printable(one.at("error").text()));
     }
     text += "\n";
+    if (const std::string units = dead_readout_units(one); !units.empty())
+      died += fmt::format("{}{} of {}", died.empty() ? "" : ", ", units, printable(name));
   }
   const json::Value& events = result.at("events");
   const std::uint64_t undelivered = events.at("undelivered").natural();
-  const std::string in_order = undelivered == 0
-                                   ? "ended in good order, every fragment accounted for"
-                                   : fmt::format("ended in good order, at least {} undelivered",
-                                                 counted(undelivered, "event"));
+  std::string in_order = "ended in good order, every fragment accounted for";
+  if (undelivered != 0) {
+    in_order =
+        fmt::format("ended in good order, at least {} undelivered", counted(undelivered, "event"));
+  }
+  if (!died.empty()) {
+    in_order += fmt::format("{} lost in {} before they were announced",
+                            undelivered == 0 ? " but those that were" : ", and fragments", died);
+  }
   text += fmt::format(
       "run {}      {}, {}: {}\n", result.at("run").natural(), counted(groups, "group"),
       counted(slices, "slice"),
       result.at("ok").boolean() ? in_order : "FAILED: " + printable(result.at("error").text()));
-  text += fmt::format("events     {} built by the slices, {} incomplete, {} lost\n",
-                      events.at("built").natural(), events.at("incomplete").natural(),
-                      events.at("lost").natural());
-  return text + undelivered_text(result);
+  text += fmt::format("events     {} built by the slices", events.at("built").natural());
+  if (events.find("lost") != nullptr) {
+    text += fmt::format(", {} incomplete, {} lost", events.at("incomplete").natural(),
+                        events.at("lost").natural());
+  }
+  return text + "\n" + undelivered_text(result);
 }
 
 } // namespace fanin::executive

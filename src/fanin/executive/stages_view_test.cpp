@@ -174,6 +174,28 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
                        "away for too long, or had built them already\n"));
 }
 
+TEST_F(StagesViewTest, a_readout_unit_that_died_in_a_group_is_named_for_all) {
+  json::Value report = json::Object{{"report", "result"}, {"ok", true}, {"balanced", true}};
+  report["nodes"]["ru0"] = json::Object{{"role", "readout"}, {"died", 1}};
+  view_.on_report(group, report);
+  result(slice0, 10);
+  result(slice1, 20);
+  EXPECT_THAT(stages_text(view_.result()),
+              HasSubstr("2 slices: ended in good order, every fragment accounted for but those "
+                        "that were lost in ru0 of group before they were announced\n"));
+}
+
+TEST_F(StagesViewTest, what_is_lost_is_not_known_where_a_slice_lacks_counts) {
+  json::Value report = json::Object{{"report", "result"}, {"error", "it died"}};
+  report["events"]["built"] = 7;
+  report["not_summed"].append("bu0");
+  view_.on_report(slice0, report);
+  result(slice1, 20);
+  const json::Value all = view_.result();
+  EXPECT_EQ(all.at("events").dump(), R"({"built":27})");
+  EXPECT_THAT(stages_text(all), HasSubstr("events     27 built by the slices\n"));
+}
+
 TEST_F(StagesViewTest, the_first_that_failed_is_the_reason) {
   result(group, 30, false);
   result(slice0, 10);

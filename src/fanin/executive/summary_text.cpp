@@ -136,12 +136,7 @@ std::string nodes_table(const json::Value& result) {
 // What a readout unit had read and not announced died with it, and is in nobody's account.
 std::string verdict(const json::Value& result) {
   if (!succeeded(result)) return "FAILED: " + printable(result.at("error").text());
-  std::string died;
-  for (const auto& [name, node] : result.at("nodes").object()) {
-    if (node.at("role").text() != "readout") continue;
-    const bool failed = node.find("exit") != nullptr || node.find("error") != nullptr;
-    if (failed || natural(node, "starts") > 1) died += (died.empty() ? "" : ", ") + name;
-  }
+  const std::string died = dead_readout_units(result);
   if (died.empty()) return "ended in good order, every fragment accounted for";
   return fmt::format("ended in good order, every fragment accounted for but those that were lost "
                      "in {} before they were announced",
@@ -149,6 +144,17 @@ std::string verdict(const json::Value& result) {
 }
 
 } // namespace
+
+std::string dead_readout_units(const json::Value& result) {
+  std::string names;
+  for (const auto& [name, node] : result.at("nodes").object()) {
+    if (node.at("role").text() != "readout") continue;
+    const bool died = node.find("exit") != nullptr || node.find("error") != nullptr ||
+                      natural(node, "died") > 0 || natural(node, "starts") > 1;
+    if (died) names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
 
 std::string summary_text(const json::Value& result) {
   if (natural(result, "run") == 0) { // it never began
