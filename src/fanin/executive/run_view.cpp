@@ -301,7 +301,6 @@ json::Value RunView::sum_of_nodes() const {
   const std::string missing = add_not_summed(result);
   if (missing.empty()) {
     result["events"]["incomplete"] = progress_.at("incomplete").natural();
-    result["events"]["lost"] = 0;
     result["fragments"]["late"] = 0;
     result["fragments"]["dropped"] = 0;
     result["fragments"]["lost"] = read - std::min(read, built);
@@ -326,13 +325,13 @@ void RunView::add_manifest(json::Value& result) const {
   result["manifest"] = manifest;
   std::set<std::string> files;
   for (const auto& file : result.at("files").list()) files.insert(file.text());
-  const std::filesystem::path folder = std::filesystem::path(manifest).parent_path();
+  const std::string folder = manifest.substr(0, manifest.rfind('/') + 1);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     const auto run = storage::run_of(name);
     if (run == progress_.at("run").natural() && !storage::is_manifest(name))
-      files.insert(entry.path().string());
+      files.insert(folder + name);
   }
   result["files"] = json::List(files.begin(), files.end());
 }

@@ -1,5 +1,9 @@
 #include "fanin/executive/run_view.hpp"
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -178,6 +182,29 @@ TEST_F(RunViewTest, the_sums_have_what_each_start_of_a_node_counted) {
               HasSubstr("; without ru0, which died as well; without those of bu0"));
   EXPECT_EQ(result.at("fragments").find("lost"), nullptr);
   EXPECT_THAT(summary_text(result), HasSubstr("0 read, 0 built   not checked"));
+}
+
+TEST_F(RunViewTest, without_an_event_manager_each_file_beside_the_manifest_is_named_once) {
+  const std::string folder = ::testing::TempDir() + "run_view_test//"; // as run.output may end
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"run000001_bu0_i1_0001.h5", "run000001_bu1_i1_0001.h5",
+                           "run000002_bu0_i1_0001.h5", "run000001.manifest.json"})
+    std::ofstream(folder + name).put('x');
+  json::Value report;
+  report["report"] = "progress";
+  report["run"] = 1;
+  report["manifest"] = folder + "run000001.manifest.json";
+  view_.on_report(report);
+  json::Value end;
+  end["report"] = "end";
+  end["node"] = "bu1";
+  end["files"].append(folder + "run000001_bu1_i1_0001.h5");
+  view_.on_report(end);
+  EXPECT_EQ(view_.result().at("files").dump(),
+            json::Value(json::List{folder + "run000001_bu0_i1_0001.h5",
+                                   folder + "run000001_bu1_i1_0001.h5"})
+                .dump());
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {

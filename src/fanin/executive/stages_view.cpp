@@ -157,7 +157,7 @@ json::Value StagesView::result_of(const Entry& entry) const {
 json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
-  bool complete = true; // else nodes died with what they had counted
+  bool ledgers = true; // each slice has one; else nobody knows what is lost
   std::uint64_t undelivered = 0; // by the group with the most: the slices lack these events
   json::Value files{json::List{}};
   std::string error;
@@ -175,14 +175,14 @@ json::Value StagesView::result() const {
     if (entry.configuration->forwards()) {
       undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
     } else {
-      complete = complete && one.at("not_summed").list().empty();
+      ledgers = ledgers && one.at("ledger").boolean(true);
       for (const auto& [kind, count] : one.at("events").object())
         events[kind] = events.at(kind).natural() + count.natural();
     }
     configurations[entry.name] = std::move(one);
   }
   events["undelivered"] = undelivered;
-  if (!complete) events = json::Object{{"built", events.at("built")}};
+  if (!ledgers) events = json::Object{{"built", events.at("built")}};
   return json::Object{{"run", run},
                       {"duration_s", duration},
                       {"events", std::move(events)},

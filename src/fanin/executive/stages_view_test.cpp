@@ -185,10 +185,10 @@ TEST_F(StagesViewTest, a_readout_unit_that_died_in_a_group_is_named_for_all) {
                         "that were lost in ru0 of group before they were announced\n"));
 }
 
-TEST_F(StagesViewTest, what_is_lost_is_not_known_where_a_slice_lacks_counts) {
+TEST_F(StagesViewTest, what_is_lost_is_not_known_where_a_slice_has_no_ledger) {
   json::Value report = json::Object{{"report", "result"}, {"error", "it died"}};
   report["events"]["built"] = 7;
-  report["not_summed"].append("bu0");
+  report["ledger"] = false;
   view_.on_report(slice0, report);
   result(slice1, 20);
   const json::Value all = view_.result();
