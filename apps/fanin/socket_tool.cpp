@@ -202,8 +202,9 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   terminal_.end_progress();
   if (duration_.count() > 0) limit_.start(loop, begin_ + duration_ + linger);
   if (offer_) waiting_.start(loop, loop.now() + soon); // others have sent nothing
+  const std::uint64_t given_up = context_->given_up();
   close();
-  const bool drained = context_->drain();
+  const bool drained = context_->drain() && context_->given_up() == given_up;
   waiting_.cancel();
   delivered_ = delivered_ && (drained || !offer_) && sent();
   return report(counters);

@@ -158,6 +158,10 @@ Parameter over_tcp(std::string name, const char* url) {
   parameter.small_without_pages = true;
   return parameter;
 }
+Parameter over_faults(Parameter parameter) {
+  parameter.holds_messages = true;
+  return parameter;
+}
 [[maybe_unused]] Parameter over_polling(std::string name, const char* url) {
   return {.name = std::move(name),
           .make = [url] { return std::make_unique<LoopBackend>(url, WaitPolicy::poll); }};
@@ -204,9 +208,9 @@ INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
                          testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"),
                                          over("ofi_tcp6", "ofi+tcp://[::1]"),
                                          over_polling("ofi_tcp_polling", "ofi+tcp://127.0.0.1"),
-                                         over("fault_ofi_tcp", bad_ofi),
+                                         over_faults(over("fault_ofi_tcp", bad_ofi)),
                                          over_ofi_shm("ofi_shm", "ofi+shm://127.0.0.1"),
-                                         over_ofi_shm("fault_ofi_shm", bad_ofi_shm),
+                                         over_faults(over_ofi_shm("fault_ofi_shm", bad_ofi_shm)),
                                          over_ofi_rxm("ofi_rxm", "ofi+tcp-rxm://127.0.0.1")),
                          parameter_name);
 #endif
@@ -232,8 +236,10 @@ INSTANTIATE_TEST_SUITE_P(
                     over_shm("shm_copied", "shm://test", false), over_tcp("tcp", "tcp://127.0.0.1"),
                     over_tcp("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
                     over_tcp("trace_tcp", "trace+tcp://127.0.0.1"),
-                    over("fault_none", nothing_wrong), over("fault_inproc", bad_inproc),
-                    over_tcp("fault_tcp", bad_tcp), over_shm("trace_fault_shm", bad_shm, true)),
+                    over_faults(over("fault_none", nothing_wrong)),
+                    over_faults(over("fault_inproc", bad_inproc)),
+                    over_faults(over_tcp("fault_tcp", bad_tcp)),
+                    over_faults(over_shm("trace_fault_shm", bad_shm, true))),
     parameter_name);
 
 } // namespace

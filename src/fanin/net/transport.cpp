@@ -28,13 +28,16 @@ std::string_view name(EventKind kind) {
   return "unknown";
 }
 
-void Transport::withdraw(ConnectionId connection) {
+std::size_t Transport::withdraw(ConnectionId connection) {
+  std::size_t messages = 0;
   for (Event& event : dispatching_) {
     if (event.handler == nullptr || event.connection != connection) continue;
+    messages += event.kind == EventKind::message ? 1 : 0;
     event.handler = nullptr;
     event.message = {};
     event.rest = {};
   }
+  return messages;
 }
 
 } // namespace fanin::net

@@ -177,7 +177,8 @@ public:
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
   /// The number of connections that ended, after close() or before it, when their peers had not
   /// taken everything, as far as this side knows: the peers died, closed, or took nothing for as
-  /// long as the transport lingers.
+  /// long as the transport lingers. A peer that closes says what it has handed to its owner. Of one
+  /// that dies, only what its host or its network device has taken is known.
   [[nodiscard]] virtual std::uint64_t given_up() const { return 0; }
 
   /// The loop says which events of the last poll() it has not handed out yet (those with a
@@ -187,7 +188,8 @@ public:
 
 protected:
   [[nodiscard]] std::span<Event> undispatched() const { return dispatching_; }
-  FANIN_API void withdraw(ConnectionId connection);
+  /// Returns the number of messages that are withdrawn: their owner does not get them.
+  FANIN_API std::size_t withdraw(ConnectionId connection);
 
 private:
   std::span<Event> dispatching_;

@@ -90,6 +90,8 @@ struct Parameter {
   Limits limits = Limits::of_environment();
   /// Whether a small message of an unidentified peer needs no page of the receive pool.
   bool small_without_pages = false;
+  /// It takes messages of the transport below, and hands them out later.
+  bool holds_messages = false;
   std::size_t descriptors = 2; ///< open files of a connection, both ends together
   friend std::ostream& operator<<(std::ostream& out, const Parameter& parameter) {
     return out << parameter.name;

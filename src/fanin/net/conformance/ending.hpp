@@ -137,6 +137,62 @@ TEST_P(TransportConformance, what_a_dead_peer_has_not_taken_is_known) {
   }
 }
 
+TEST_P(TransportConformance, what_a_dying_peer_has_not_taken_is_known_after_close) {
+  set_pools({.receive_pages = 16, .send_pages = 640});
+  client.keep = true;
+  open();
+  std::uint64_t sent = 0;
+  while (server.send(backend->server(), at_server, sent, page_size / 2) == SendOutcome::accepted) {
+    ++sent;
+    run_until_idle();
+  }
+  backend->server().close(at_server);
+  run_until_idle();
+  if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
+  ASSERT_TRUE(run_until([&] { return backend->server().closing() == 0; }));
+  EXPECT_EQ(backend->server().given_up(), sent > client.messages ? 1U : 0U);
+}
+
+TEST_P(TransportConformance, what_a_peer_has_not_taken_when_it_closes_is_known) {
+  if (GetParam().holds_messages) GTEST_SKIP() << "not applicable: it holds what was taken";
+  open();
+  server.react = [&](Transport& transport, Event& event) {
+    if (event.kind == EventKind::message && server.messages == 3) transport.close(event.connection);
+  };
+  const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  run_until_idle();
+  EXPECT_EQ(client.closed, (std::vector{std::pair{at_client, CloseReason::peer_closed}}));
+  EXPECT_EQ(server.messages, 3U);
+  ASSERT_GT(sent, 3U);
+  EXPECT_EQ(backend->client().given_up(), 1U);
+}
+
+TEST_P(TransportConformance, what_a_peer_has_not_taken_when_both_close_is_known) {
+  if (GetParam().holds_messages) GTEST_SKIP() << "not applicable: it holds what was taken";
+  set_pools({.receive_pages = 16, .send_pages = 640});
+  server.keep = true;
+  open();
+  const std::uint64_t sent = fill_all_queues(page_size / 2);
+  backend->client().close(at_client);
+  run_until_idle();
+  backend->server().close(at_server);
+  ASSERT_TRUE(run_until([&] { return backend->client().closing() == 0; }));
+  run_until_idle();
+  EXPECT_EQ(backend->client().given_up(), sent > server.messages ? 1U : 0U);
+}
+
+TEST_P(TransportConformance, a_peer_that_closes_when_it_has_taken_everything_is_not_given_up) {
+  open();
+  send_all(0, 40, [](std::uint64_t number) { return number % 2 == 0 ? 10U : 3000U; });
+  ASSERT_TRUE(run_until([&] { return server.messages == 40; }));
+  backend->server().close(at_server);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  run_until_idle();
+  EXPECT_EQ(backend->client().given_up(), 0U);
+  EXPECT_EQ(backend->server().given_up(), 0U);
+}
+
 TEST_P(TransportConformance, a_dead_peer_that_had_taken_everything_is_not_given_up) {
   open();
   ASSERT_EQ(server.send(backend->server(), at_server, 0, 1000), SendOutcome::accepted);

@@ -271,7 +271,7 @@ void MemoryTransport::close(ConnectionId connection, bool abort) {
   Connection* const found = connections_.find(connection);
   if (found == nullptr) return;
   questions_.erase(connection);
-  withdraw(connection);
+  if (withdraw(connection) > 0) count_given_up(found->peer());
   if (abort) found->end().drop_outstanding();
   send_end(*found, abort ? CloseReason::peer_died : CloseReason::peer_closed);
   release(*found);
@@ -328,12 +328,15 @@ void MemoryTransport::release(const Connection& connection) {
   while (end.first != nullptr) discard(end.take_arrived());
 }
 
+void MemoryTransport::count_given_up(End& sender) {
+  if (sender.transport != nullptr && !std::exchange(sender.given_up, true))
+    ++sender.transport->given_up_;
+}
+
 // An item that cannot be delivered: its sender gets its pages back all the same.
 void MemoryTransport::discard(Item& item) {
   if (item.kind == ItemKind::message && !item.dropped) {
-    End& sender = item.pipe->ends[1 - item.side];
-    if (sender.transport != nullptr && !std::exchange(sender.given_up, true))
-      ++sender.transport->given_up_;
+    count_given_up(item.pipe->ends[1 - item.side]);
     return_to_sender(item);
   } else {
     network_.free_item(item);

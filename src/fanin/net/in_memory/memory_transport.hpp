@@ -88,6 +88,7 @@ private:
   void arrive(Item& item);
   void accept(Item& item);
   void list(End& end, const std::shared_ptr<Pipe>& pipe, int side);
+  static void count_given_up(End& sender);
   void discard(Item& item);
   void return_to_sender(Item& item);
   void complete(Item& item);

@@ -42,10 +42,11 @@ struct Sending {
   [[nodiscard]] bool full() const { return accepted - done == messages_most; }
   [[nodiscard]] bool waits() const { return posted != accepted; }
   [[nodiscard]] std::uint64_t bytes_under_way() const { return queued_bytes - waiting_bytes; }
-  // What the peer has not taken when it ends, as far as is known. If it ends in order, its last
-  // message may come before the completions of what it took.
-  [[nodiscard]] bool has_untaken(bool in_order) const {
-    return in_order ? waits() : done != accepted;
+  // The peer has not taken everything, as far as the network says.
+  [[nodiscard]] bool has_untaken() const { return done != accepted; }
+  // The same, as the peer says at its end: what it took may have come before the completions.
+  [[nodiscard]] bool has_untaken(Tag end) const {
+    return end.credits != low_bits(accepted - first_count);
   }
   // Changes with each message that the peer has taken, or has made room for.
   [[nodiscard]] std::uint32_t progress() const { return posted + done; }
@@ -69,6 +70,7 @@ struct Traffic {
   std::vector<Arrived> arrived; // a ring of a power of two: for as many as may come at once
   std::uint32_t came = first_count;
   std::uint32_t taken = first_count;
+  std::uint32_t messages_taken = 0; // of what was taken; wraps
   std::uint32_t heard = first_count; // `came` when the peer was last looked for
   Operation other; // of sends that nobody waits for
   Sending sending;

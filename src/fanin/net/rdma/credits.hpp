@@ -30,10 +30,15 @@ public:
   void take_hello(const Hello& hello) { available_ = hello.credits; }
 
   [[nodiscard]] bool can_send() const { return available_ > 0; }
-  // Uses a credit for a message, or for the end of the connection, which needs one, too.
-  [[nodiscard]] Tag spend(TagKind kind) {
+  // Uses a credit for a message.
+  [[nodiscard]] Tag spend() {
     --available_;
-    return tag(kind);
+    return tag(TagKind::message);
+  }
+  // The end of the connection needs a credit too. `taken`: messages of the peer.
+  [[nodiscard]] Tag end(std::uint32_t taken) {
+    --available_;
+    return {TagKind::end, taken_odd_, low_bits(taken)};
   }
 
   // Whether the peer has to be told with a message of its own.
@@ -48,7 +53,7 @@ public:
 
   // The tag of a message that has come. False: the peer has sent more than it may.
   [[nodiscard]] bool take(Tag tag) {
-    available_ += tag.credits;
+    if (tag.kind != TagKind::end) available_ += tag.credits;
     if (available_ > credits_most) return false;
     if (tag.odd == updates_odd_) update_under_way_ = false;
     if (tag.kind == TagKind::credits) {

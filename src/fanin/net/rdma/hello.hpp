@@ -6,8 +6,10 @@
 //    0  "FANINPST"                                   0..1   kind
 //    8  u32 protocol version                            2   how many of your credit messages were
 //   12  u32 largest message that this side takes            taken: odd or even
-//   16  u32 credits: messages that may come          3..31  credits given back
-//   20  u32 zero
+//   16  u32 credits: messages that may come          3..31  credits given back; of an end: messages
+//   20  u32 zero                                            taken, modulo 2^16
+//
+// Far fewer messages than 2^16 are under way, so who gets an end knows whether all were taken.
 #pragma once
 
 #include <array>
@@ -20,7 +22,7 @@
 
 namespace fanin::net::rdma {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 inline constexpr std::size_t hello_size = 24;
 inline constexpr std::uint32_t credits_most = 1U << 16;
 
@@ -41,8 +43,12 @@ enum class TagKind : std::uint8_t { message, credits, end };
 struct Tag {
   TagKind kind = TagKind::message;
   bool odd = false;
-  std::uint32_t credits = 0;
+  std::uint32_t credits = 0; // of an end: messages taken, as low_bits()
 };
+
+[[nodiscard]] constexpr std::uint32_t low_bits(std::uint32_t messages) {
+  return messages % credits_most;
+}
 
 [[nodiscard]] constexpr std::uint32_t encode(Tag tag) {
   return static_cast<std::uint32_t>(tag.kind) | (tag.odd ? 4U : 0U) | tag.credits << 3;

@@ -24,6 +24,8 @@ constexpr std::uint32_t rdma_polls_per_check = 64;
 constexpr int reads_per_poll = 4;
 constexpr std::size_t rdma_messages_per_visit = 16;
 
+constexpr std::string_view ended_before_taking = "ended before it had taken all that was sent";
+
 // For bytes under way after close(): 1 MB/s.
 constexpr Duration linger_per_byte = std::chrono::microseconds{1};
 
@@ -90,11 +92,14 @@ void RdmaTransport::close(ConnectionId id, bool abort) {
   if (connection == nullptr || connection->state.stage() == Stage::closing ||
       connection->state.stage() == Stage::retired)
     return;
-  withdraw(id);
+  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
   accounts_.close(connection->state);
-  if (abort || !connection->state.is_open() || connection->is_cut()) {
-    retire(*connection);
-    return;
+  if (abort || !connection->state.is_open()) return retire(*connection);
+  connection->traffic->messages_taken -= withdrawn;
+  if (connection->is_cut()) {
+    if (connection->traffic->sending.has_untaken())
+      return give_up(*connection, ended_before_taking);
+    return retire(*connection);
   }
   connection->state.enter(Stage::closing);
   ++closing_;
@@ -127,8 +132,9 @@ void RdmaTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
-  const bool in_order = reason == CloseReason::peer_closed;
-  if (connection.state.is_open() && connection.traffic->sending.has_untaken(in_order)) ++given_up_;
+  if (connection.state.is_open() && reason != CloseReason::peer_closed &&
+      connection.traffic->sending.has_untaken())
+    ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.waiting.leave();
@@ -212,7 +218,7 @@ void RdmaTransport::expire(Connection& connection) {
   }
   if (connection.state.stage() == Stage::closing) {
     const rdma::Sending& sending = connection.traffic->sending;
-    if (connection.end_sent && !sending.has_untaken(false))
+    if (connection.end_sent && !sending.has_untaken())
       return retire(connection); // only the peer's own end is missing
     if (connection.progress == sending.progress() || !connection.identified)
       return give_up(connection, "has not taken all that was sent, and takes nothing more");
@@ -471,6 +477,7 @@ bool RdmaTransport::take_arrived(Connection& connection, EventBatch& events) {
     ++traffic.taken;
     if (tag->kind == TagKind::end) {
       receives.drop(front.slot);
+      if (traffic.sending.has_untaken(*tag)) ++given_up_;
       end(connection, CloseReason::peer_closed);
       return false;
     }
@@ -483,6 +490,7 @@ bool RdmaTransport::take_arrived(Connection& connection, EventBatch& events) {
       } else if (front.size > 0 && !receives.shared()) {
         given_out_.add(connection.given_out);
       }
+      ++traffic.messages_taken;
       --left;
     } else {
       receives.drop(front.slot);
@@ -495,12 +503,12 @@ bool RdmaTransport::take_arrived(Connection& connection, EventBatch& events) {
 // After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
 void RdmaTransport::discard_arrived(Connection& connection) {
   rdma::Traffic& traffic = *connection.traffic;
-  bool over = false;
-  bool in_order = false;
+  bool over = connection.cut == rdma::Cut::complete;
+  bool untaken = !connection.end_sent && traffic.sending.has_untaken();
   while (traffic.taken != traffic.came) {
     const rdma::Arrived front = traffic.next();
     const auto tag = rdma::decode_tag(front.tag);
-    in_order = tag && tag->kind == TagKind::end;
+    if (tag && tag->kind == TagKind::end) untaken = traffic.sending.has_untaken(*tag);
     if (!tag || tag->kind == TagKind::end || !traffic.credits.take(*tag)) {
       over = true;
       break;
@@ -509,12 +517,10 @@ void RdmaTransport::discard_arrived(Connection& connection) {
     traffic.receives->drop(front.slot);
     traffic.credits.posted(for_messages(traffic.receives->replenish(front.slot, collected_), *tag));
   }
-  over = over || connection.cut == rdma::Cut::complete;
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (!over) return flush_list_.add(connection.flush);
-  if (!connection.end_sent && traffic.sending.has_untaken(in_order))
-    return give_up(connection, "ended before it had taken all that was sent");
+  if (untaken) return give_up(connection, ended_before_taking);
   retire(connection);
 }
 

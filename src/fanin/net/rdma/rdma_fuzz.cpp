@@ -23,12 +23,12 @@ void hear(Credits& credits, std::span<const std::byte> bytes) {
     const auto tag = decode_tag(bits);
     if (!tag) return;
     FANIN_ASSERT(encode(*tag) == bits);
-    allowed += tag->credits;
+    if (tag->kind != TagKind::end) allowed += tag->credits;
     if (!credits.take(*tag)) return;
     if (tag->kind == TagKind::message) credits.posted(1);
     if (credits.update_is_due()) (void)credits.update();
     if (!credits.can_send()) continue;
-    (void)credits.spend(TagKind::message);
+    (void)credits.spend();
     ++sent;
     FANIN_ASSERT(sent <= allowed + credits_most);
   }

@@ -165,7 +165,7 @@ void RdmaTransport::pump(Connection& connection) {
     Sent& sent = sending.at(next);
     batch_[messages++] = {.extents = std::span(sent.extents).first(sent.count),
                           .size = sent.size,
-                          .tag = encode(after.spend(TagKind::message)),
+                          .tag = encode(after.spend()),
                           .operation = sent.inlined ? &traffic.other : &sent.operation,
                           .inlined = sent.inlined};
   }
@@ -177,7 +177,7 @@ void RdmaTransport::pump(Connection& connection) {
   const bool ends = connection.state.stage() == Stage::closing && after.can_send() &&
                     sending.posted + messages == sending.accepted;
   const bool updates = !ends && after.update_is_due();
-  if (ends) add(after.spend(TagKind::end));
+  if (ends) add(after.end(traffic.messages_taken));
   if (updates) add(after.update());
   if (count == 0) return;
 
@@ -188,7 +188,7 @@ void RdmaTransport::pump(Connection& connection) {
     return cut(connection, CloseReason::peer_died);
   }
   for (std::size_t i = 0; i < std::min(*posted, messages); ++i) {
-    (void)traffic.credits.spend(TagKind::message);
+    (void)traffic.credits.spend();
     const std::uint32_t number = sending.posted++;
     sending.waiting_bytes -= sending.at(number).size;
     if (!sending.at(number).inlined) continue;

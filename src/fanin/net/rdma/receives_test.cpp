@@ -97,7 +97,7 @@ TEST(Credits, never_overrun_and_never_stand_still) {
         switch (random.below(4)) {
         case 0:
           if (sent[i] < wanted[i] && end.credits.can_send()) {
-            end.send(other, end.credits.spend(TagKind::message));
+            end.send(other, end.credits.spend());
             ++sent[i];
           }
           break;

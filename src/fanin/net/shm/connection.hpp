@@ -50,6 +50,7 @@ struct ShmTransport::Connection {
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
   bool broken = false; // the peer has violated the protocol: nothing more is read of it
+  bool end_written = false; // closing: behind all messages
   bool to_signal = false; // something new is in the own outbox
   bool room_to_signal = false; // the peer has room that it had not
   shm::PeerState peer_state = shm::PeerState::here;
@@ -67,6 +68,7 @@ struct ShmTransport::Connection {
   PageFiller* filler;
   shm::LentMemory::Pointer lent;
   Sending sending;
+  std::uint32_t progress = 0; // closing: Sending::taken at the last look
   Receiving receiving;
   std::string target; // human-readable
   Url url; // of the listener

@@ -58,6 +58,8 @@ struct Return {
 inline constexpr std::uint64_t armed_for_work = 1; // messages, and pages that come back
 inline constexpr std::uint64_t armed_for_room = 2; // messages were taken
 
+inline constexpr std::uint64_t closed_bit = 1ULL << 32;
+
 // All counts run freely and wrap at 2^32.
 struct Outbox {
   alignas(line) std::atomic<std::uint32_t> written{first_count}; // units
@@ -65,6 +67,9 @@ struct Outbox {
   // that were lent to it. It hangs up the socket when it has released them, or when its process
   // ends.
   std::atomic<std::uint32_t> aborted{0};
+  // Not 0: the owner has closed in order, and takes no more messages. `closed_bit`, and the units
+  // of the peer's that it had taken: `taken` goes on, since what comes later is thrown away.
+  std::atomic<std::uint64_t> closed{0};
   alignas(line) std::atomic<std::uint32_t> returned{first_count}; // entries of `returns`
   alignas(line) std::atomic<std::uint32_t> taken{first_count}; // of the peer's units
   std::atomic<std::uint32_t> returns_taken{first_count}; // of the peer's returns

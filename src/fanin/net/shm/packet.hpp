@@ -22,7 +22,7 @@
 namespace fanin::net::shm {
 
 inline constexpr std::size_t packet_size = 32;
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 inline constexpr std::size_t descriptors_max = 2; // with one packet
 
 struct Hello {

@@ -89,42 +89,64 @@ void ShmTransport::close(ConnectionId id, bool abort) {
   if (connection == nullptr || connection->state.stage() == Stage::closing ||
       connection->state.stage() == Stage::retired)
     return;
-  withdraw(id);
+  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
   accounts_.close(connection->state);
   if (!connection->connected()) {
     erase(*connection);
     return;
   }
-  if (abort || connection->state.stage() == Stage::ended || connection->peer_has_ended()) {
+  if (abort || connection->state.stage() == Stage::ended) {
     if (abort) signal_aborted(*connection);
     retire(*connection);
     return;
   }
   connection->state.enter(Stage::closing);
+  // Each message takes one unit at least.
+  connection->out().closed.store(shm::closed_bit | (connection->receiving.read - withdrawn),
+                                 std::memory_order_release);
   stop_waiting(*connection);
   ++closing_;
-  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
+  wait_for_progress(*connection);
   poll_eagerly(*connection);
   continue_closing(*connection);
 }
 
+void ShmTransport::wait_for_progress(Connection& connection) {
+  connection.progress = connection.sending.taken;
+  connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
+}
+
 // What was accepted is in the outbox already, or will be when the peer has taken more; the end goes
-// behind it. From then on the peer needs nothing of this process.
+// behind it. From then on the peer needs nothing of this process, which waits only to know.
 void ShmTransport::continue_closing(Connection& connection) {
-  if (!connection.peer_has_ended()) {
-    if (!has_room(connection, 1)) return;
+  const bool peer_takes =
+      !connection.peer_has_ended() && connection.peer().closed.load(std::memory_order_acquire) == 0;
+  if (peer_takes && !connection.end_written && has_room(connection, 1)) {
     const Record record{.kind = RecordKind::end};
     std::memcpy(begin_record(connection, 1, 0), &record, sizeof record);
     connection.out().written.store(connection.sending.written, std::memory_order_release);
+    connection.end_written = true;
     signal(connection, true);
-  } else {
-    refresh_taken(connection);
-    if (connection.state.stage() != Stage::closing) return; // it lied, and is retired
-    if (connection.sending.taken != connection.sending.written)
-      give_up(connection, "ended before it had taken all that was sent");
   }
+  refresh_taken(connection);
+  if (connection.state.stage() != Stage::closing) return; // it lied, and is retired
+  const bool untaken = has_untaken(connection);
+  const bool to_wait = untaken && !connection.unidentified.unidentified(); // else nobody asks
+  if (peer_takes && (to_wait || !connection.end_written)) return;
+  if (untaken) give_up(connection, "ended before it had taken all that was sent");
   --closing_;
   retire(connection);
+}
+
+// As far as the peer has said.
+bool ShmTransport::has_untaken(const Connection& connection) {
+  const Sending& sending = connection.sending;
+  // After refresh_taken(): once it has closed, a peer throws away what it takes.
+  const std::uint64_t closed = connection.peer().closed.load(std::memory_order_acquire);
+  if (closed == 0) return sending.taken != sending.written;
+  const auto taken = static_cast<std::uint32_t>(closed);
+  const std::uint32_t messages_end = sending.written - (connection.end_written ? 1 : 0);
+  return taken != messages_end && taken != sending.written;
 }
 
 // It was closed here, in order, and its peer is not done.
@@ -135,7 +157,7 @@ void ShmTransport::give_up(const Connection& connection, std::string_view why) {
 }
 
 void ShmTransport::abandon_closing(Connection& connection) {
-  signal_aborted(connection);
+  if (!connection.end_written) signal_aborted(connection);
   --closing_;
   retire(connection);
 }
@@ -144,8 +166,9 @@ void ShmTransport::abandon_closing(Connection& connection) {
 void ShmTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.is_open()) refresh_taken(connection);
   if (connection.state.over()) return; // also where it lied about that
-  const bool taken = connection.sending.taken == connection.sending.written;
-  if (connection.state.is_open() && !taken && !connection.unidentified.unidentified()) ++given_up_;
+  if (connection.state.is_open() && has_untaken(connection) &&
+      !connection.unidentified.unidentified())
+    ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.deadline.cancel();
@@ -222,6 +245,10 @@ void ShmTransport::peer_gone(Connection& connection) {
 
 void ShmTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::closing) {
+    refresh_taken(connection);
+    if (connection.state.stage() != Stage::closing) return; // it lied
+    if (connection.progress != connection.sending.taken && !connection.unidentified.unidentified())
+      return wait_for_progress(connection);
     give_up(connection, "has not taken all that was sent, and takes nothing more");
     return abandon_closing(connection);
   }
@@ -282,7 +309,9 @@ bool ShmTransport::has_work(const Connection& connection) const {
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
   const bool over = connection.peer_has_ended() || now(peer.aborted) != 0;
-  if (connection.state.stage() == Stage::closing && over) return true;
+  if (connection.state.stage() == Stage::closing &&
+      (over || peer.closed.load(std::memory_order_acquire) != 0))
+    return true;
   if (!connection.state.is_open()) {
     return !connection.peer_is_gone() && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;

@@ -194,7 +194,9 @@ private:
   void give_back(Connection& connection, shm::Return what);
   bool violation(Connection& connection, std::string_view what);
   void end(Connection& connection, CloseReason reason);
+  void wait_for_progress(Connection& connection);
   void continue_closing(Connection& connection);
+  [[nodiscard]] static bool has_untaken(const Connection& connection);
   void give_up(const Connection& connection, std::string_view why);
   void abandon_closing(Connection& connection);
   void retire(Connection& connection);

@@ -53,6 +53,15 @@ Preface decode_preface(std::span<const std::byte, preface_size> from) {
   return preface;
 }
 
+void encode_taken(std::span<std::byte, taken_size> to, std::uint64_t messages) {
+  put32(to.data(), static_cast<std::uint32_t>(messages));
+  put32(to.data() + 4, static_cast<std::uint32_t>(messages >> 32));
+}
+
+std::uint64_t decode_taken(std::span<const std::byte, taken_size> from) {
+  return get32(from.data()) | std::uint64_t{get32(from.data() + 4)} << 32;
+}
+
 void encode_header(std::span<std::byte, header_size> to, std::uint32_t length) {
   put32(to.data(), length);
   put32(to.data() + 4, length ^ header_check);

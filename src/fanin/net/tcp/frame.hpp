@@ -9,6 +9,9 @@
 //   8  u32 largest message that this side takes
 //  12  u8  1: little-endian metadata in messages, 2: big-endian
 //  13  zero, ignored
+//
+// Behind a header with end_of_stream stands a u64: how many of the peer's messages this side has
+// taken. It takes no more, so the peer knows what is lost.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +22,10 @@ namespace fanin::net::tcp {
 
 inline constexpr std::size_t preface_size = 32;
 inline constexpr std::size_t header_size = 8;
+inline constexpr std::size_t taken_size = 8; // the number behind the last header
 inline constexpr std::uint32_t alignment = 8;
 // The first 8 bytes of the preface keep their meaning in all versions.
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 // Says "nothing more follows": without it, the end of the stream is the peer's death.
 inline constexpr std::uint32_t end_of_stream = 0xffffffffU;
 inline constexpr std::uint32_t header_check = 0x464e494eU;
@@ -40,6 +44,9 @@ void encode_preface(std::span<std::byte, preface_size> to, const Preface& prefac
 // False as soon as a beginning of any length cannot be a preface.
 [[nodiscard]] bool may_be_preface(std::span<const std::byte> beginning);
 [[nodiscard]] Preface decode_preface(std::span<const std::byte, preface_size> from);
+
+void encode_taken(std::span<std::byte, taken_size> to, std::uint64_t messages);
+[[nodiscard]] std::uint64_t decode_taken(std::span<const std::byte, taken_size> from);
 
 void encode_header(std::span<std::byte, header_size> to, std::uint32_t length);
 // False: these bytes are no header.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fanin/memory/heap_page.hpp"
+
 namespace fanin::net::tcp {
 namespace {
 
@@ -53,11 +55,14 @@ void SendQueue::push(std::span<const memory::View> extents, std::uint32_t payloa
   charged_bytes_ += charge(payload_size);
 }
 
-void SendQueue::push_end_of_stream() {
+void SendQueue::push_end_of_stream(std::uint64_t taken) {
+  std::array<std::byte, taken_size> bytes;
+  encode_taken(bytes, taken);
   Entry& entry = push_entry(end_of_stream);
-  entry.payload_size = 0;
-  entry.extent_count = 0;
-  charged_bytes_ += charge(0);
+  entry.payload_size = taken_size;
+  entry.extent_count = 1;
+  entry.extents[0] = memory::HeapPage::copy(bytes);
+  charged_bytes_ += charge(taken_size);
 }
 
 std::size_t SendQueue::gather(std::span<iovec> pieces, bool& all) const {

@@ -52,7 +52,8 @@ public:
 
   // `payload_size` is the sum of the extents.
   void push(std::span<const memory::View> extents, std::uint32_t payload_size);
-  void push_end_of_stream();
+  // `taken`: the peer's messages that this side has taken.
+  void push_end_of_stream(std::uint64_t taken);
 
   [[nodiscard]] bool empty() const { return entries_ == 0; }
   // Once the end of the stream was pushed: whether a message is still before it.

@@ -1,5 +1,6 @@
 // The bytes of a TCP peer, in pieces that the first byte of the input chooses. Whatever comes,
-// messages are within the limit and aligned, and in the end every page is home.
+// messages are within the limit and aligned, and in the end every page is home. The second byte
+// says how many messages are held, and after how many the receiver closes; 0: never.
 #include "fanin/net/tcp/stream_receiver.hpp"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <span>
 
 using fanin::memory::View;
 using fanin::net::PageFiller;
@@ -19,6 +21,18 @@ constexpr std::uint32_t max_message = 3000;
 
 void require(bool condition) {
   if (!condition) std::abort();
+}
+
+// What comes after close().
+void discard(StreamReceiver& receiver, const std::uint8_t* data, std::size_t size,
+             std::size_t cut) {
+  receiver.take_no_more();
+  auto bytes = std::as_bytes(std::span(data, size));
+  while (receiver.discard({}) == StreamReceiver::Step::need_bytes && !bytes.empty()) {
+    const std::size_t take = std::min(cut, bytes.size());
+    (void)receiver.discard(bytes.first(take));
+    bytes = bytes.subspan(take);
+  }
 }
 
 // Copies the next bytes to where the receiver wants them; false at the end of the input.
@@ -50,6 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::size_t cut = data[0] == 0 ? SIZE_MAX : data[0];
   const std::size_t hold_max = data[1] % 8U;
+  const std::size_t close_after = data[1] / 8U;
   data += 2;
   size -= 2;
   const auto pool = *fanin::memory::PagePool::make({.page_size = page_size, .pages = 3});
@@ -58,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     StreamReceiver receiver(filler, max_message);
     std::deque<View> held;
     bool more = true;
-    while (more) {
+    for (std::size_t messages = 0; more;) {
       View view;
       switch (receiver.next(view)) {
       case StreamReceiver::Step::opened: break;
@@ -66,6 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(view.size <= max_message && view.offset % PageFiller::alignment == 0);
         held.push_back(std::move(view));
         if (held.size() > hold_max) held.pop_front();
+        more = ++messages != close_after;
         break;
       case StreamReceiver::Step::need_bytes: more = feed(receiver, data, size, cut, held); break;
       case StreamReceiver::Step::starved:
@@ -76,6 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case StreamReceiver::Step::failed: more = false; break;
       }
     }
+    discard(receiver, data, size, cut);
   }
   require(pool->available() == pool->pages());
   return 0;

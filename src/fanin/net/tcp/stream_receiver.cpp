@@ -25,6 +25,7 @@ StreamReceiver::Step StreamReceiver::next(memory::View& message) {
       if (const auto step = step_prefix()) return *step;
       break;
     case Phase::payload: return step_payload(message);
+    case Phase::taken: take_ahead(); return parse_taken();
     case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
     }
   }
@@ -44,8 +45,8 @@ StreamReceiver::Step StreamReceiver::step_preface() {
   return Step::opened;
 }
 
-// None: the header is complete and valid.
-std::optional<StreamReceiver::Step> StreamReceiver::step_prefix() {
+// The part of prefix_ that was read ahead.
+void StreamReceiver::take_ahead() {
   const std::uint32_t take = std::min(prefix_need_ - prefix_have_, ahead_end_ - ahead_at_);
   if (take > 0) {
     std::memcpy(prefix_.data() + prefix_have_, ahead_.data() + ahead_at_, take);
@@ -53,14 +54,25 @@ std::optional<StreamReceiver::Step> StreamReceiver::step_prefix() {
     ahead_at_ += take;
   }
   if (ahead_ && ahead_at_ == ahead_end_) give_back_ahead();
+}
+
+// None: a message begins, or what stands behind the last header.
+std::optional<StreamReceiver::Step> StreamReceiver::step_prefix() {
+  take_ahead();
+  return parse_prefix();
+}
+
+std::optional<StreamReceiver::Step> StreamReceiver::parse_prefix() {
   if (prefix_have_ < prefix_need_) return Step::need_bytes;
   std::uint32_t length = 0;
   const std::span<const std::byte, header_size> header(prefix_.data() + prefix_need_ - header_size,
                                                        header_size);
   if (!decode_header(header, length)) return fail(CloseReason::protocol_violation);
   if (length == end_of_stream) {
-    phase_ = Phase::over;
-    return Step::ended;
+    phase_ = Phase::taken;
+    prefix_have_ = 0;
+    prefix_need_ = taken_size;
+    return {};
   }
   if (length > max_message_) return fail(CloseReason::message_too_large);
   phase_ = Phase::payload;
@@ -68,6 +80,14 @@ std::optional<StreamReceiver::Step> StreamReceiver::step_prefix() {
   length_ = length;
   have_ = have_at_check_ = 0;
   return {};
+}
+
+StreamReceiver::Step StreamReceiver::parse_taken() {
+  if (prefix_have_ < prefix_need_) return Step::need_bytes;
+  peer_has_taken_ =
+      decode_taken(std::span<const std::byte, taken_size>(prefix_.data(), taken_size));
+  reset();
+  return Step::ended;
 }
 
 StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
@@ -166,6 +186,36 @@ void StreamReceiver::reset() {
   region_.reset();
   saved_.reset();
   phase_ = Phase::over;
+}
+
+void StreamReceiver::take_no_more() {
+  region_.reset();
+  saved_.reset();
+  if (!ahead_) return;
+  const auto ahead = std::span(ahead_.data() + ahead_at_, ahead_end_ - ahead_at_);
+  (void)discard(ahead); // again, if it finds the end
+  if (ahead_) give_back_ahead();
+}
+
+StreamReceiver::Step StreamReceiver::discard(std::span<const std::byte> bytes) {
+  const auto cut = [&bytes](std::uint32_t most) {
+    const auto front = bytes.first(std::min<std::size_t>(most, bytes.size()));
+    bytes = bytes.subspan(front.size());
+    return front;
+  };
+  while (phase_ != Phase::over) {
+    if (phase_ == Phase::payload) {
+      have_ += static_cast<std::uint32_t>(cut(length_ - have_).size());
+      if (have_ < length_) return Step::need_bytes;
+      phase_ = Phase::prefix;
+    }
+    const auto front = cut(prefix_need_ - prefix_have_);
+    std::ranges::copy(front, prefix_.begin() + prefix_have_);
+    prefix_have_ += static_cast<std::uint32_t>(front.size());
+    const std::optional<Step> step = phase_ == Phase::taken ? parse_taken() : parse_prefix();
+    if (step) return *step;
+  }
+  return reason_ == CloseReason::local ? Step::ended : Step::failed;
 }
 
 // A read costs as much as copying some KiB, so small messages are read many at a time. The price is

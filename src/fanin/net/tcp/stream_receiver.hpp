@@ -39,7 +39,7 @@ public:
     message,
     need_bytes, // prepare(), read, received()
     starved, // the next message cannot be taken yet: come back when can_go_on()
-    ended, // the peer said that nothing more follows
+    ended, // the peer said that nothing more follows; see peer_has_taken()
     failed // see reason(); the stream cannot go on
   };
 
@@ -81,15 +81,25 @@ public:
   // Bytes of the current message.
   [[nodiscard]] std::uint32_t unfinished() const { return phase_ == Phase::payload ? have_ : 0; }
   [[nodiscard]] const Preface& peer() const { return peer_; }
+  // After `ended`: so many of this side's messages.
+  [[nodiscard]] std::uint64_t peer_has_taken() const { return peer_has_taken_; }
   [[nodiscard]] CloseReason reason() const { return reason_; }
   // Forgets everything that it has received.
   void reset();
 
+  // From here on it only looks for the end: all other functions but discard() are over.
+  void take_no_more();
+  // The next bytes of the stream. Gives need_bytes, ended or failed.
+  [[nodiscard]] Step discard(std::span<const std::byte> bytes);
+
 private:
-  enum class Phase : std::uint8_t { preface, prefix, payload, over };
+  enum class Phase : std::uint8_t { preface, prefix, payload, taken, over };
 
   [[nodiscard]] Step step_preface();
   [[nodiscard]] std::optional<Step> step_prefix();
+  [[nodiscard]] std::optional<Step> parse_prefix();
+  [[nodiscard]] Step parse_taken();
+  void take_ahead();
   [[nodiscard]] Step step_payload(memory::View& message);
   void place_beginning();
   void save(const std::byte* beginning, std::uint32_t size);
@@ -106,7 +116,8 @@ private:
   Phase phase_ = Phase::preface;
   CloseReason reason_ = CloseReason::local;
   Preface peer_;
-  // Padding and header of the next message, or the preface.
+  std::uint64_t peer_has_taken_ = 0;
+  // Padding and header of the next message, or the preface, or the number behind the last header.
   std::array<std::byte, preface_size> prefix_{};
   std::uint32_t prefix_have_ = 0;
   std::uint32_t prefix_need_ = preface_size;

@@ -36,6 +36,13 @@ void append_header(Bytes& to, std::uint32_t length) {
                 length);
 }
 
+void append_end(Bytes& to, std::uint64_t taken) {
+  append_header(to, end_of_stream);
+  to.resize(to.size() + taken_size);
+  encode_taken(std::span<std::byte, taken_size>(to.data() + to.size() - taken_size, taken_size),
+               taken);
+}
+
 void append_message(Bytes& to, const Bytes& message) {
   append_header(to, static_cast<std::uint32_t>(message.size()));
   to.insert(to.end(), message.begin(), message.end());
@@ -78,7 +85,7 @@ TEST(TcpStreamReceiver, gives_the_same_messages_however_the_stream_is_cut) {
       messages.push_back(random_message(random, random.chance(1, 4) ? page_size / 2 + 1 : 700));
       append_message(stream, messages.back());
     }
-    append_header(stream, end_of_stream);
+    append_end(stream, seed);
     const auto pool = make_pool(8);
     PageFiller filler(*pool);
     StreamReceiver receiver(filler, page_size / 2);
@@ -303,7 +310,7 @@ TEST(TcpStreamReceiver, tells_what_is_wrong_with_a_stream) {
   append_message(stream, Bytes(100));
   EXPECT_EQ(reason_of(stream), CloseReason::peer_died);
   Bytes ended = stream;
-  append_header(ended, end_of_stream);
+  append_end(ended, 5);
   EXPECT_EQ(reason_of(ended), CloseReason::peer_closed);
   EXPECT_EQ(reason_of(ended, 99), CloseReason::message_too_large);
   append_header(stream, page_size / 2 + 1);
@@ -312,19 +319,59 @@ TEST(TcpStreamReceiver, tells_what_is_wrong_with_a_stream) {
   EXPECT_EQ(reason_of(stream), CloseReason::protocol_violation);
 }
 
+// After any beginning, whatever was read ahead of it.
+TEST(TcpStreamReceiver, finds_the_end_behind_messages_that_are_not_wanted) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    Bytes stream = preface();
+    for (int i = 0; i < 30; ++i)
+      append_message(stream, random_message(random, random.chance(1, 4) ? page_size / 2 + 1 : 700));
+    const bool good = random.chance(3, 4);
+    good ? append_end(stream, seed) : append_header(stream, page_size);
+    const auto pool = make_pool(2);
+    PageFiller filler(*pool);
+    StreamReceiver receiver(filler, page_size / 2);
+    Feed feed{stream};
+    bool opened = false; // a connection that is not is closed without this
+    for (std::uint64_t steps = 1 + random.below(40); steps > 0 || !opened;
+         steps -= opened ? 1 : 0) {
+      memory::View view;
+      const Step step = receiver.next(view);
+      if (step == Step::ended || step == Step::failed) break;
+      opened = opened || step == Step::opened;
+      if (step == Step::need_bytes) (void)feed.read(receiver, 1 + random.below(3000));
+    }
+    receiver.take_no_more();
+    EXPECT_EQ(pool->available(), 2U);
+    Step step = receiver.discard({});
+    while (step == Step::need_bytes) {
+      ASSERT_LT(feed.at, stream.size());
+      const std::size_t size =
+          std::min<std::size_t>(1 + random.below(5000), stream.size() - feed.at);
+      step = receiver.discard(std::span(stream).subspan(feed.at, size));
+      feed.at += size;
+    }
+    EXPECT_EQ(step, good ? Step::ended : Step::failed);
+    EXPECT_EQ(receiver.peer_has_taken(), good ? seed : 0U);
+  }
+}
+
 TEST(TcpFrame, golden_bytes) {
   Bytes stream = preface();
   append_message(stream, Bytes(3, std::byte{0xaa}));
   append_message(stream, Bytes(1, std::byte{0xbb}));
+  append_end(stream, 0x0102030405060708U);
   std::string text;
   for (const std::byte byte : stream) {
     constexpr std::string_view digits = "0123456789abcdef";
     text += digits[std::to_integer<std::size_t>(byte) >> 4];
     text += digits[std::to_integer<std::size_t>(byte) & 15];
   }
-  EXPECT_EQ(text, "46414e494e000100d20400000100000000000000000000000000000000000000"
+  EXPECT_EQ(text, "46414e494e000200d20400000100000000000000000000000000000000000000"
                   "030000004d494e46aaaaaa0000000000"
-                  "010000004f494e46bb");
+                  "010000004f494e46bb00000000000000"
+                  "ffffffffb1b6b1b90807060504030201");
 }
 
 // What a queue writes, in whatever pieces the kernel takes it, is what a receiver reads.
@@ -347,8 +394,8 @@ TEST(TcpSendQueue, writes_the_stream_in_any_pieces) {
                                   loan.freeze(half, size - half)};
     queue.push(views, size);
   }
-  queue.push_end_of_stream();
-  append_header(expected, end_of_stream);
+  queue.push_end_of_stream(7);
+  append_end(expected, 7);
   EXPECT_EQ(pool->available(), 24U);
   Bytes written;
   std::size_t completed = 0;

@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t bytes_per_poll = 1U << 20;
 constexpr std::size_t bytes_per_visit = 256U << 10;
 constexpr int discards_per_visit = 16;
+constexpr std::size_t bytes_per_discard = 64U << 10;
 // Answers are waited for by reading: epoll costs more than a read that finds nothing, and is asked
 // only every so many polls in which nothing happened.
 constexpr std::size_t eager_max = 4;
@@ -31,6 +32,7 @@ constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
 // Taken by the peer within linger_timeout, to be waited for on.
 constexpr std::uint64_t taken_least = 64U << 10;
+constexpr std::string_view not_all_taken = "ended before it had taken all that was sent";
 constexpr Duration dead_host_period = std::chrono::seconds{5}; // for hosts that have died
 
 // True: there was more.
@@ -121,6 +123,7 @@ SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> ex
     return SendOutcome::backpressure;
   }
   queue.push(extents, static_cast<std::uint32_t>(size));
+  ++connection->messages_sent;
   if (!connection->can_write) return SendOutcome::accepted; // goes on when the socket says so
   if (connection->options.low_latency || queue.charged_bytes() >= write_early_bytes) {
     write(*connection);
@@ -175,17 +178,18 @@ void TcpTransport::write(Connection& connection) {
 void TcpTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr || connection->state.stage() == Stage::closing) return;
-  withdraw(id);
+  connection->messages_taken -= withdraw(id);
   accounts_.close(connection->state);
-  if (abort || !connection->state.is_open() || connection->send_failed) {
+  if (abort || !connection->state.is_open()) {
     if (abort) set_reset_on_close(connection->socket);
     erase(*connection);
     return;
   }
+  if (connection->send_failed) return give_up(*connection, not_all_taken);
   connection->state.enter(Stage::closing);
   ++closing_;
-  connection->receiver.reset();
-  connection->queue.push_end_of_stream();
+  connection->receiver.take_no_more();
+  connection->queue.push_end_of_stream(connection->messages_taken);
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   write(*connection);
   connection->taken = taken(*connection);
@@ -198,16 +202,27 @@ std::uint64_t TcpTransport::taken(const Connection& connection) {
   return written - std::min(written, unacknowledged(connection.socket.get()));
 }
 
-bool TcpTransport::has_taken_all(const Connection& connection) {
+bool TcpTransport::has_acknowledged_all(const Connection& connection) {
   return connection.queue.empty() && unacknowledged(connection.socket.get()) == 0;
+}
+
+// When its peer has ended. One that ends in order says what it has taken; of another one only what
+// its host has acknowledged is known.
+bool TcpTransport::has_untaken(const Connection& connection, CloseReason reason) {
+  if (reason == CloseReason::peer_closed)
+    return connection.receiver.peer_has_taken() != connection.messages_sent;
+  return connection.send_failed || !has_acknowledged_all(connection);
+}
+
+void TcpTransport::count_given_up(const Connection& connection, std::string_view why) {
+  if (connection.unidentified.unidentified()) return;
+  ++given_up_;
+  report(CloseReason::peer_died, connection, why);
 }
 
 // It was closed here, in order, and its peer is not done.
 void TcpTransport::give_up(Connection& connection, std::string_view why) {
-  if (!connection.unidentified.unidentified()) {
-    ++given_up_;
-    report(CloseReason::peer_died, connection, why);
-  }
+  count_given_up(connection, why);
   erase(connection);
 }
 
@@ -227,24 +242,47 @@ void TcpTransport::continue_closing(Connection& connection) {
     connection.shut_down = true;
     (void)::shutdown(connection.socket.get(), SHUT_WR);
   }
+  discard(connection);
+}
+
+// Up to what the peer says at its end, and until it closes.
+void TcpTransport::discard(Connection& connection) {
+  if (!discard(connection, {})) return; // what was read ahead may hold the end
+  std::array<std::byte, bytes_per_discard> bytes;
   for (int i = 0; connection.readable && i < discards_per_visit; ++i) {
-    const ssize_t discarded = ::recv(connection.socket.get(), nullptr, 1U << 20, MSG_TRUNC);
-    if (discarded > 0 || (discarded < 0 && errno == EINTR)) continue;
-    if (discarded < 0 && errno == EAGAIN) {
+    const ssize_t got = ::recv(connection.socket.get(), bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      if (!discard(connection, std::span(bytes).first(static_cast<std::size_t>(got)))) return;
+    } else if (got < 0 && errno == EAGAIN) {
       connection.readable = false;
-    } else if (discarded < 0 || connection.send_failed || connection.queue.holds_messages()) {
-      return give_up(connection, "ended before it had taken all that was sent");
-    } else {
-      return erase(connection);
+    } else if (got == 0 || errno != EINTR) {
+      const bool died = got < 0 || connection.send_failed || connection.queue.holds_messages();
+      return died && !connection.peer_ended ? give_up(connection, not_all_taken)
+                                            : erase(connection);
     }
   }
   if (connection.readable) ready_.add(connection.ready);
 }
 
+// False: the connection is over.
+bool TcpTransport::discard(Connection& connection, std::span<const std::byte> bytes) {
+  using Step = tcp::StreamReceiver::Step;
+  if (connection.peer_ended) return true;
+  const Step step = connection.receiver.discard(bytes);
+  if (step == Step::failed) {
+    set_reset_on_close(connection.socket);
+    give_up(connection, "sent bytes that are not a message");
+    return false;
+  }
+  connection.peer_ended = step == Step::ended;
+  if (connection.peer_ended && has_untaken(connection, CloseReason::peer_closed))
+    count_given_up(connection, not_all_taken);
+  return true;
+}
+
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
-  if (connection.state.is_open() && (connection.send_failed || !has_taken_all(connection)))
-    ++given_up_;
+  if (connection.state.is_open() && has_untaken(connection, reason)) ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   if (reset) set_reset_on_close(connection.socket);
@@ -292,7 +330,9 @@ void TcpTransport::expire(Connection& connection) {
       connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
       return;
     }
-    if (has_taken_all(connection)) return erase(connection); // the rest is its host's
+    if (connection.peer_ended) return erase(connection);
+    if (has_acknowledged_all(connection)) // its host has the rest, and the process may not take it
+      return give_up(connection, "has not said in time that it has taken all that was sent");
     set_reset_on_close(connection.socket); // or the kernel goes on
     return give_up(connection, "has not taken all that was sent, and takes nothing more");
   }
@@ -463,10 +503,11 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
     switch (connection.receiver.next(view)) {
     case Step::message:
       budget.events.add(connection, EventKind::message).message = std::move(view);
+      ++connection.messages_taken;
       connection.spoke = true;
       break;
     case Step::opened: opened(connection, budget); break;
-    case Step::ended: end(connection, CloseReason::peer_closed, false); break;
+    case Step::ended: peer_ended(connection); break;
     case Step::failed: stream_failed(connection); break;
     case Step::starved: mark_starved(connection, budget); return;
     case Step::need_bytes:
@@ -480,6 +521,14 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
       break;
     }
   }
+}
+
+void TcpTransport::peer_ended(Connection& connection) {
+  if (connection.receiver.peer_has_taken() <= connection.messages_sent)
+    return end(connection, CloseReason::peer_closed, false);
+  report(CloseReason::protocol_violation, connection,
+         "claims to have taken messages that were never sent");
+  end(connection, CloseReason::protocol_violation, true);
 }
 
 void TcpTransport::opened(Connection& connection, Budget& budget) {

@@ -104,8 +104,11 @@ private:
     bool writable_pending = false;
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
+    bool peer_ended = false; // closing: the peer has said that nothing more follows
     bool spoke = false; // a message of it was handed out
     bool deadline_extended = false; // was late and had something unread
+    std::uint64_t messages_sent = 0; // accepted by send()
+    std::uint64_t messages_taken = 0; // handed out
     std::uint64_t written = 0; // bytes that the kernel has accepted
     std::uint64_t taken = 0; // closing: bytes that the peer's host had at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
@@ -156,6 +159,7 @@ private:
   void visit(Connection& connection, Budget& budget);
   void receive(Connection& connection, Budget& budget);
   void take_messages(Connection& connection, Budget& budget);
+  void peer_ended(Connection& connection);
   void opened(Connection& connection, Budget& budget);
   void mark_starved(Connection& connection, const Budget& budget);
   void reclaim_regions();
@@ -170,7 +174,11 @@ private:
   void write(Connection& connection);
   void continue_closing(Connection& connection);
   [[nodiscard]] static std::uint64_t taken(const Connection& connection);
-  [[nodiscard]] static bool has_taken_all(const Connection& connection);
+  [[nodiscard]] static bool has_acknowledged_all(const Connection& connection);
+  [[nodiscard]] static bool has_untaken(const Connection& connection, CloseReason reason);
+  void discard(Connection& connection);
+  [[nodiscard]] bool discard(Connection& connection, std::span<const std::byte> bytes);
+  void count_given_up(const Connection& connection, std::string_view why);
   void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);
 

@@ -62,14 +62,14 @@ public:
     const ssize_t got = ::recv(socket_.get(), ignored, sizeof ignored, MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN);
   }
-  // Up to 64 KiB of what is there; `last`: the last bytes of all that was read, at most 8.
+  // Up to 64 KiB of what is there; `last`: the last bytes of all that was read, at most 16.
   void read(std::vector<std::byte>& last) const {
     std::array<std::byte, 64U << 10> bytes;
     const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     const auto count = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
-    const auto end = std::span(bytes).first(count).last(std::min<std::size_t>(count, 8));
+    const auto end = std::span(bytes).first(count).last(std::min<std::size_t>(count, 16));
     last.insert(last.end(), end.begin(), end.end());
-    if (last.size() > 8) last.erase(last.begin(), last.end() - 8);
+    if (last.size() > 16) last.erase(last.begin(), last.end() - 16);
   }
   // The descriptor of the other side, which is of this process.
   [[nodiscard]] int other_side() const {
@@ -110,6 +110,12 @@ Bytes header(std::uint32_t length) {
 Bytes operator+(Bytes a, const Bytes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+Bytes end_frame(std::uint64_t taken) {
+  Bytes bytes(tcp::taken_size);
+  tcp::encode_taken(std::span<std::byte, tcp::taken_size>(bytes.data(), tcp::taken_size), taken);
+  return header(tcp::end_of_stream) + bytes;
 }
 
 class Tcp : public testing::Test {
@@ -389,7 +395,11 @@ TEST_F(Tcp, the_end_of_the_stream_without_a_goodbye_is_a_death) {
 }
 
 TEST_F(Tcp, a_goodbye_is_an_orderly_end) {
-  EXPECT_EQ(end_of(header(tcp::end_of_stream)), CloseReason::peer_closed);
+  EXPECT_EQ(end_of(end_frame(0)), CloseReason::peer_closed);
+}
+
+TEST_F(Tcp, a_goodbye_for_more_than_was_sent_is_a_violation) {
+  EXPECT_EQ(end_of(end_frame(1)), CloseReason::protocol_violation);
 }
 
 TEST_F(Tcp, random_bytes_after_the_introduction_end_the_connection) {
@@ -821,7 +831,7 @@ protected:
     }
     ASSERT_TRUE(run_until([&] {
       peer.read(end);
-      return transport->closing() == 0 || std::ranges::equal(end, header(tcp::end_of_stream));
+      return transport->closing() == 0 || std::ranges::equal(end, end_frame(0));
     }));
     peer.shut_down();
     EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
