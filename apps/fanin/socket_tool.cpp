@@ -119,7 +119,8 @@ void SocketTool::listens_at(const net::Url& url) {
 
 void SocketTool::unconnected(message::CloseReason reason, std::string_view other_kind) {
   open_ = false; // it is connected again
-  if (ending_ || context_->given_up() > 0) delivered_ = false;
+  if (moved_ == 0) given_up_before_ = context_->given_up(); // introductions
+  if (ending_ || context_->given_up() > given_up_before_) delivered_ = false;
   if (reason != message::CloseReason::unreachable || reason_.empty())
     reason_ = fmt::format("{}: {}", url_.text(), name(reason));
   if (reason != message::CloseReason::wrong_kind) return;

@@ -113,6 +113,7 @@ private:
   bool open_ = false;
   bool ending_ = false;
   bool delivered_ = true; // what was accepted
+  std::uint64_t given_up_before_ = 0; // connections, until the first message
   std::string reason_; // of the last connection that could not be made
   Result<> outcome_;
   std::uint64_t moved_ = 0; // messages

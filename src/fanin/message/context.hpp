@@ -81,9 +81,9 @@ public:
   bool turn() { return loop_.turn(); } ///< one turn without waiting; true if something was done
   /// Blocks: runs the loop until closed sockets and connections have delivered what they had
   /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
-  /// taken nothing for their linger time (5 s). drain() waits for ever for a peer that is alive and
-  /// does not read messages that a socket still has. False: not all was taken, as far as this side
-  /// knows. Must not be called from a callback.
+  /// taken nothing for their linger time (5 s; tcp: since its host took something last). drain()
+  /// waits for ever for a peer that is alive and does not read messages that a socket still has.
+  /// False: not all was taken, as far as this side knows. Must not be called from a callback.
   FANIN_API bool drain();
   /// The number of connections that ended before their peers had taken everything, as far as this
   /// side knows. It does not matter which side closed them.

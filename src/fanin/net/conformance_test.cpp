@@ -183,6 +183,7 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
 [[maybe_unused]] Parameter over_ofi_rxm(std::string name, const char* url) {
   Parameter parameter = over(std::move(name), url);
   parameter.limits.connections = std::min<std::size_t>(parameter.limits.connections, 512);
+  parameter.leaks_at_death = true;
   return parameter;
 }
 Parameter over_adversarial(std::string name, std::map<std::string, std::string> options) {

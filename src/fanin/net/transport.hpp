@@ -172,8 +172,8 @@ public:
   [[nodiscard]] virtual std::uint64_t unfinished(ConnectionId) const { return 0; }
   /// True: messages in pools made with ArenaOptions::shared are sent without a copy.
   [[nodiscard]] virtual bool shares_memory() const { return false; }
-  /// The number of connections that were closed here and still deliver messages. A process that
-  /// ends before this number is 0 loses these messages.
+  /// The number of connections that were closed here, and still deliver messages or wait for the
+  /// peer to take them. A process that ends before this number is 0 may lose these messages.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
   /// The number of connections that ended, after close() or before it, when their peers had not
   /// taken everything, as far as this side knows: the peers died, closed, or took nothing for as

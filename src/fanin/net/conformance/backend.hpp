@@ -92,6 +92,8 @@ struct Parameter {
   bool small_without_pages = false;
   /// It takes messages of the transport below, and hands them out later.
   bool holds_messages = false;
+  /// The library below leaks what is under way to a peer that dies (rxm of libfabric 1.17).
+  bool leaks_at_death = false;
   std::size_t descriptors = 2; ///< open files of a connection, both ends together
   friend std::ostream& operator<<(std::ostream& out, const Parameter& parameter) {
     return out << parameter.name;

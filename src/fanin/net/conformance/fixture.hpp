@@ -178,6 +178,9 @@ protected:
     return sent;
   }
 
+  /// What a receiver that closes or dies has not taken is known (ending.hpp).
+  void expect_to_know_after_close(std::uint32_t size, bool dies);
+
   /// What was accepted before close() arrives, however long its reader takes (ending.hpp).
   void expect_all_after_close(std::uint32_t size, std::uint32_t receive_page_size);
 

@@ -165,8 +165,8 @@ SendOutcome FaultTransport::send(ConnectionId id, std::span<const memory::View> 
 }
 
 void FaultTransport::close(ConnectionId id, bool abort) {
-  if (find(id) == nullptr) return;
   withdraw(id);
+  if (find(id) == nullptr) return;
   below().close(id, abort);
   if (std::erase_if(held_, [id](const Held& held) { return held.event.connection == id; }) > 0) {
     std::ranges::make_heap(held_, Later{});

@@ -268,10 +268,11 @@ void MemoryTransport::send_end(Connection& connection, CloseReason reason) {
 }
 
 void MemoryTransport::close(ConnectionId connection, bool abort) {
+  const std::size_t withdrawn = withdraw(connection);
   Connection* const found = connections_.find(connection);
   if (found == nullptr) return;
   questions_.erase(connection);
-  if (withdraw(connection) > 0) count_given_up(found->peer());
+  if (withdrawn > 0) count_given_up(found->peer());
   if (abort) found->end().drop_outstanding();
   send_end(*found, abort ? CloseReason::peer_died : CloseReason::peer_closed);
   release(*found);

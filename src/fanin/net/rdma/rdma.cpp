@@ -88,11 +88,11 @@ void RdmaTransport::mark_identified(ConnectionId id) {
 // --- closing ---
 
 void RdmaTransport::close(ConnectionId id, bool abort) {
+  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
   Connection* const connection = connections_.find(id);
   if (connection == nullptr || connection->state.stage() == Stage::closing ||
       connection->state.stage() == Stage::retired)
     return;
-  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
   accounts_.close(connection->state);
   if (abort || !connection->state.is_open()) return retire(*connection);
   connection->traffic->messages_taken -= withdrawn;
@@ -218,8 +218,8 @@ void RdmaTransport::expire(Connection& connection) {
   }
   if (connection.state.stage() == Stage::closing) {
     const rdma::Sending& sending = connection.traffic->sending;
-    if (connection.end_sent && !sending.has_untaken())
-      return retire(connection); // only the peer's own end is missing
+    if (connection.end_sent && !sending.has_untaken()) // its device has the rest
+      return give_up(connection, "has not said in time that it has taken all that was sent");
     if (connection.progress == sending.progress() || !connection.identified)
       return give_up(connection, "has not taken all that was sent, and takes nothing more");
     return wait_for_progress(connection);

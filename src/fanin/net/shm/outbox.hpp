@@ -67,7 +67,7 @@ struct Outbox {
   // that were lent to it. It hangs up the socket when it has released them, or when its process
   // ends.
   std::atomic<std::uint32_t> aborted{0};
-  // Not 0: the owner has closed in order, and takes no more messages. `closed_bit`, and the units
+  // Not 0: the owner takes no more messages, however it ends. `closed_bit`, and the units
   // of the peer's that it had taken: `taken` goes on, since what comes later is thrown away.
   std::atomic<std::uint64_t> closed{0};
   alignas(line) std::atomic<std::uint32_t> returned{first_count}; // entries of `returns`

@@ -85,30 +85,36 @@ std::string ShmTransport::peer_name(ConnectionId id) const {
 // --- closing ---
 
 void ShmTransport::close(ConnectionId id, bool abort) {
-  Connection* const connection = connections_.find(id);
+  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
+  Connection* connection = connections_.find(id);
   if (connection == nullptr || connection->state.stage() == Stage::closing ||
       connection->state.stage() == Stage::retired)
     return;
-  const auto withdrawn = static_cast<std::uint32_t>(withdraw(id));
   accounts_.close(connection->state);
   if (!connection->connected()) {
     erase(*connection);
     return;
   }
+  take_no_more(*connection, withdrawn);
   if (abort || connection->state.stage() == Stage::ended) {
     if (abort) signal_aborted(*connection);
     retire(*connection);
     return;
   }
   connection->state.enter(Stage::closing);
-  // Each message takes one unit at least.
-  connection->out().closed.store(shm::closed_bit | (connection->receiving.read - withdrawn),
-                                 std::memory_order_release);
   stop_waiting(*connection);
   ++closing_;
-  wait_for_progress(*connection);
   poll_eagerly(*connection);
   continue_closing(*connection);
+  connection = connections_.find(id);
+  if (connection != nullptr && connection->state.stage() == Stage::closing)
+    wait_for_progress(*connection);
+}
+
+// Each message takes one unit at least.
+void ShmTransport::take_no_more(Connection& connection, std::uint32_t withdrawn) {
+  connection.out().closed.store(shm::closed_bit | (connection.receiving.read - withdrawn),
+                                std::memory_order_release);
 }
 
 void ShmTransport::wait_for_progress(Connection& connection) {
@@ -143,8 +149,7 @@ bool ShmTransport::has_untaken(const Connection& connection) {
   const Sending& sending = connection.sending;
   // After refresh_taken(): once it has closed, a peer throws away what it takes.
   const std::uint64_t closed = connection.peer().closed.load(std::memory_order_acquire);
-  if (closed == 0) return sending.taken != sending.written;
-  const auto taken = static_cast<std::uint32_t>(closed);
+  const auto taken = closed == 0 ? sending.taken : static_cast<std::uint32_t>(closed);
   const std::uint32_t messages_end = sending.written - (connection.end_written ? 1 : 0);
   return taken != messages_end && taken != sending.written;
 }
@@ -184,6 +189,7 @@ bool ShmTransport::violation(Connection& connection, std::string_view what) {
     --closing_;
     connection.state.enter(Stage::retired);
     connection.unidentified.mark_identified();
+    poll_eagerly(connection);
   } else {
     end(connection, CloseReason::protocol_violation);
   }
@@ -194,6 +200,7 @@ bool ShmTransport::violation(Connection& connection, std::string_view what) {
 // and a hang-up says that nobody there reads our memory any more.
 void ShmTransport::signal_aborted(Connection& connection) {
   if (!connection.connected()) return; // hanging up says it
+  if (connection.out().closed.load(std::memory_order_relaxed) == 0) take_no_more(connection, 0);
   connection.out().aborted.store(1, std::memory_order_release);
   signal(connection, true);
 }

@@ -39,8 +39,8 @@ namespace fanin::net {
 struct ShmOptions {
   /// Time from the start of a connection until the peer has introduced itself.
   Duration handshake_timeout = std::chrono::seconds{5};
-  /// How long close() waits for a peer that takes nothing. Once the peer has taken one message it
-  /// has the others, too: they lie in memory that it has mapped.
+  /// How long close() waits for a peer that takes nothing. Once the outbox has had room for the
+  /// end, the peer gets all messages: they lie in memory that it has mapped.
   Duration linger_timeout = std::chrono::seconds{5};
   /// Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
   /// oldest one is closed once its time is over.
@@ -194,6 +194,7 @@ private:
   void give_back(Connection& connection, shm::Return what);
   bool violation(Connection& connection, std::string_view what);
   void end(Connection& connection, CloseReason reason);
+  static void take_no_more(Connection& connection, std::uint32_t withdrawn);
   void wait_for_progress(Connection& connection);
   void continue_closing(Connection& connection);
   [[nodiscard]] static bool has_untaken(const Connection& connection);

@@ -44,6 +44,7 @@ struct Side final : Handler {
     case EventKind::message:
       ++messages;
       if (identifies) transport.mark_identified(event.connection);
+      if (aborts) transport.close(event.connection, true);
       kept.push_back(event.message);
       if (event.rest.size > 0) kept.push_back(event.rest);
     }
@@ -60,6 +61,7 @@ struct Side final : Handler {
   std::uint64_t messages = 0;
   int writable = 0;
   bool identifies = false; // who has sent a message
+  bool aborts = false; // at a message
 };
 
 memory::View filled(memory::PagePool& pool, std::uint32_t size, int value) {
@@ -589,6 +591,64 @@ TEST_F(ShmToAnybody, an_identified_peer_that_takes_nothing_is_given_up_with_a_li
   EXPECT_EQ(server_.given_up(), 1U);
   ASSERT_EQ(logged_.size(), 1U);
   EXPECT_NE(logged_.front().find("has not taken all that was sent"), std::string::npos);
+}
+
+TEST_F(ShmToAnybody, a_peer_that_stops_taking_is_given_up_one_deadline_after_close) {
+  arrive(1, true);
+  const ConnectionId id = at_server_.connections.front();
+  server_.mark_identified(id);
+  ASSERT_EQ(server_.send(id, {}), SendOutcome::accepted);
+  peers_.front()->outbox().taken = first_count + 1;
+  ASSERT_EQ(server_.send(id, {}), SendOutcome::accepted);
+  server_.close(id, false);
+  EXPECT_EQ(server_.closing(), 1U);
+  clock_.advance(ShmOptions{}.linger_timeout);
+  run_until_idle();
+  EXPECT_EQ(server_.closing(), 0U);
+  EXPECT_EQ(server_.given_up(), 1U);
+}
+
+TEST_F(ShmToAnybody, close_waits_for_a_peer_that_takes_something_in_each_deadline) {
+  arrive(1, true);
+  const ConnectionId id = at_server_.connections.front();
+  server_.mark_identified(id);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(server_.send(id, {}), SendOutcome::accepted);
+  server_.close(id, false);
+  for (std::uint32_t taken = 1; taken <= 3; ++taken) {
+    EXPECT_EQ(server_.closing(), 1U);
+    peers_.front()->outbox().taken = first_count + taken;
+    clock_.advance(ShmOptions{}.linger_timeout);
+    run_until_idle();
+  }
+  EXPECT_EQ(server_.closing(), 0U) << "nobody waits for the end to be taken";
+  EXPECT_EQ(server_.given_up(), 0U);
+}
+
+TEST_F(ShmToAnybody, what_a_peer_says_at_its_end_counts_and_not_what_it_takes_later) {
+  for (const std::uint32_t taken : {0U, 1U, 2U, 3U, 77U}) {
+    arrive(1, true);
+    const ConnectionId id = at_server_.connections.back();
+    server_.mark_identified(id);
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(server_.send(id, {}), SendOutcome::accepted);
+    shm::RawPeer& peer = *peers_.back();
+    peer.outbox().closed = shm::closed_bit | (first_count + taken);
+    peer.outbox().taken = first_count + 3;
+    const std::uint64_t before = server_.given_up();
+    server_.close(id, false);
+    run_until_idle();
+    EXPECT_EQ(server_.closing(), 0U);
+    EXPECT_EQ(server_.given_up(), before + (taken == 3 ? 0U : 1U)) << taken;
+  }
+}
+
+TEST_F(Shm, what_an_abort_withdraws_was_not_taken) {
+  connect();
+  at_server_.aborts = true;
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(send({}), SendOutcome::accepted);
+  run_until_idle();
+  EXPECT_EQ(at_server_.messages, 1U);
+  EXPECT_EQ(at_client_.closed, std::vector{CloseReason::peer_died});
+  EXPECT_EQ(client_->given_up(), 1U);
 }
 
 TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {

@@ -176,9 +176,10 @@ void TcpTransport::write(Connection& connection) {
 // --- closing ---
 
 void TcpTransport::close(ConnectionId id, bool abort) {
+  const std::size_t withdrawn = withdraw(id);
   Connection* const connection = connections_.find(id);
   if (connection == nullptr || connection->state.stage() == Stage::closing) return;
-  connection->messages_taken -= withdraw(id);
+  connection->messages_taken -= withdrawn;
   accounts_.close(connection->state);
   if (abort || !connection->state.is_open()) {
     if (abort) set_reset_on_close(connection->socket);
@@ -242,6 +243,7 @@ void TcpTransport::continue_closing(Connection& connection) {
     connection.shut_down = true;
     (void)::shutdown(connection.socket.get(), SHUT_WR);
   }
+  if (connection.peer_ended && connection.queue.empty()) return erase(connection);
   discard(connection);
 }
 
@@ -256,12 +258,25 @@ void TcpTransport::discard(Connection& connection) {
     } else if (got < 0 && errno == EAGAIN) {
       connection.readable = false;
     } else if (got == 0 || errno != EINTR) {
-      const bool died = got < 0 || connection.send_failed || connection.queue.holds_messages();
-      return died && !connection.peer_ended ? give_up(connection, not_all_taken)
-                                            : erase(connection);
+      return peer_gone(connection, got < 0);
     }
   }
   if (connection.readable) ready_.add(connection.ready);
+}
+
+// One that has taken everything has acknowledged everything, but perhaps not our end.
+void TcpTransport::peer_gone(Connection& connection, bool died) {
+  connection.readable = false;
+  const bool lost = died || connection.send_failed;
+  if (connection.peer_ended) { // it still has to know what was taken here
+    if (lost || connection.queue.empty()) erase(connection);
+    return;
+  }
+  const std::uint64_t our_end = connection.shut_down ? 1 : 0;
+  if (lost || connection.queue.holds_messages() ||
+      unacknowledged(connection.socket.get()) > our_end)
+    return give_up(connection, not_all_taken);
+  erase(connection);
 }
 
 // False: the connection is over.
@@ -330,7 +345,10 @@ void TcpTransport::expire(Connection& connection) {
       connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
       return;
     }
-    if (connection.peer_ended) return erase(connection);
+    if (connection.peer_ended) {
+      if (!has_acknowledged_all(connection)) set_reset_on_close(connection.socket);
+      return erase(connection);
+    }
     if (has_acknowledged_all(connection)) // its host has the rest, and the process may not take it
       return give_up(connection, "has not said in time that it has taken all that was sent");
     set_reset_on_close(connection.socket); // or the kernel goes on

@@ -178,6 +178,7 @@ private:
   [[nodiscard]] static bool has_untaken(const Connection& connection, CloseReason reason);
   void discard(Connection& connection);
   [[nodiscard]] bool discard(Connection& connection, std::span<const std::byte> bytes);
+  void peer_gone(Connection& connection, bool died);
   void count_given_up(const Connection& connection, std::string_view why);
   void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);

@@ -863,6 +863,42 @@ TEST_F(TcpClose, goes_on_as_long_as_the_peer_reads_of_one_message) {
   expect_to_go_on(close_with_much_under_way(8U << 20));
 }
 
+// It may never read what its kernel has.
+TEST_F(TcpClose, gives_up_on_a_peer_that_does_not_say_what_it_has_taken) {
+  const Raw peer = close_with_much_under_way();
+  Bytes end;
+  ASSERT_TRUE(run_until([&] {
+    peer.read(end);
+    return std::ranges::equal(end, end_frame(0));
+  }));
+  clock.advance(5s);
+  EXPECT_TRUE(run_until([&] {
+    clock.advance(5s);
+    return transport->closing() == 0;
+  }));
+  EXPECT_EQ(transport->given_up(), 1U);
+  EXPECT_EQ(reports.size(), 1U);
+}
+
+TEST_F(TcpClose, says_what_a_peer_that_closes_has_not_taken) {
+  Raw peer = close_with_much_under_way();
+  peer.send(end_frame(1));
+  Bytes end;
+  ASSERT_TRUE(run_until([&] { // what was taken here arrives all the same
+    peer.read(end);
+    return std::ranges::equal(end, end_frame(0));
+  }));
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_EQ(transport->given_up(), 1U);
+}
+
+TEST_F(TcpClose, says_that_a_peer_has_ended_without_a_word_before_it_had_acknowledged_all) {
+  const Raw peer = close_with_much_under_way();
+  peer.shut_down();
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_EQ(transport->given_up(), 1U);
+}
+
 TEST_F(TcpClose, says_that_a_peer_has_died_before_it_had_taken_all) {
   Raw peer = close_with_much_under_way();
   peer.close();
