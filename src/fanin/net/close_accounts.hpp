@@ -20,6 +20,14 @@ namespace fanin::net {
 /// Called with the reason, in words, when a connection could not be made or was broken off.
 using ReportFunction = std::function<void(CloseReason, std::string_view)>;
 
+/// Why a peer was given up, as the log says it.
+inline constexpr std::string_view peer_ended_early = "ended before it had taken all that was sent";
+inline constexpr std::string_view peer_takes_nothing =
+    "has not taken all that was sent, and takes nothing more";
+/// Its host or its device has everything, but it may never take that.
+inline constexpr std::string_view peer_is_silent =
+    "has not said in time that it has taken all that was sent";
+
 class CloseAccounts {
 public:
   explicit CloseAccounts(ReportFunction report) : report_(std::move(report)) {}

@@ -45,7 +45,7 @@ inline void TransportConformance::expect_all_after_close(std::uint32_t size,
   client.send_queue_bytes = 4U << 20;
   server.keep = true;
   open();
-  const std::uint64_t sent = fill_all_queues(size);
+  const std::uint64_t sent = fill_all_queues(client, backend->client(), at_client, size);
   backend->client().close(at_client);
   for (int period = 0; period < 4; ++period) {
     const std::uint32_t before = client.send_pool->available();
@@ -143,19 +143,7 @@ inline void TransportConformance::expect_to_know_after_close(std::uint32_t size,
   set_pools({.receive_pages = 16, .send_pages = 640, .receive_page_size = 4096});
   client.keep = true;
   open();
-  std::uint64_t sent = 0;
-  const auto send_one = [&] {
-    const bool accepted =
-        server.send(backend->server(), at_server, sent, size) == SendOutcome::accepted;
-    if (accepted) ++sent;
-    return accepted;
-  };
-  ASSERT_TRUE(run_until([&] {
-    while (send_one()) {
-    }
-    run_until_idle();
-    return server.send_pool->available() == 0 || !send_one();
-  }));
+  const std::uint64_t sent = fill_all_queues(server, backend->server(), at_server, size);
   backend->server().close(at_server);
   run_until_idle();
   if (!dies) {

@@ -160,12 +160,12 @@ protected:
     return sent;
   }
 
-  /// Sends messages from the client until no more is accepted and nothing moves. Returns how many.
-  std::uint64_t fill_all_queues(std::uint32_t size) {
+  /// Sends messages until no more is accepted and nothing moves. Returns how many.
+  std::uint64_t fill_all_queues(Peer& peer, Transport& transport, ConnectionId connection,
+                                std::uint32_t size) {
     std::uint64_t sent = 0;
     const auto send_one = [&] {
-      const bool accepted =
-          client.send(backend->client(), at_client, sent, size) == SendOutcome::accepted;
+      const bool accepted = peer.send(transport, connection, sent, size) == SendOutcome::accepted;
       if (accepted) ++sent;
       return accepted;
     };
@@ -173,7 +173,7 @@ protected:
       while (send_one()) {
       }
       run_until_idle();
-      return client.send_pool->available() == 0 || !send_one();
+      return peer.send_pool->available() == 0 || !send_one();
     }));
     return sent;
   }

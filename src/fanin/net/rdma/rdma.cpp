@@ -24,8 +24,6 @@ constexpr std::uint32_t rdma_polls_per_check = 64;
 constexpr int reads_per_poll = 4;
 constexpr std::size_t rdma_messages_per_visit = 16;
 
-constexpr std::string_view ended_before_taking = "ended before it had taken all that was sent";
-
 // For bytes under way after close(): 1 MB/s.
 constexpr Duration linger_per_byte = std::chrono::microseconds{1};
 
@@ -97,8 +95,7 @@ void RdmaTransport::close(ConnectionId id, bool abort) {
   if (abort || !connection->state.is_open()) return retire(*connection);
   connection->traffic->messages_taken -= withdrawn;
   if (connection->is_cut()) {
-    if (connection->traffic->sending.has_untaken())
-      return give_up(*connection, ended_before_taking);
+    if (connection->traffic->sending.has_untaken()) return give_up(*connection, peer_ended_early);
     return retire(*connection);
   }
   connection->state.enter(Stage::closing);
@@ -219,9 +216,9 @@ void RdmaTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::closing) {
     const rdma::Sending& sending = connection.traffic->sending;
     if (connection.end_sent && !sending.has_untaken()) // its device has the rest
-      return give_up(connection, "has not said in time that it has taken all that was sent");
+      return give_up(connection, peer_is_silent);
     if (connection.progress == sending.progress() || !connection.identified)
-      return give_up(connection, "has not taken all that was sent, and takes nothing more");
+      return give_up(connection, peer_takes_nothing);
     return wait_for_progress(connection);
   }
   if (!connection.state.setting_up()) return;
@@ -520,7 +517,7 @@ void RdmaTransport::discard_arrived(Connection& connection) {
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (!over) return flush_list_.add(connection.flush);
-  if (untaken) return give_up(connection, ended_before_taking);
+  if (untaken) return give_up(connection, peer_ended_early);
   retire(connection);
 }
 

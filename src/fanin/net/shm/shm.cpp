@@ -111,7 +111,8 @@ void ShmTransport::close(ConnectionId id, bool abort) {
     wait_for_progress(*connection);
 }
 
-// Each message takes one unit at least.
+// What was withdrawn may be more units, but any number that is too small says that not all was
+// taken.
 void ShmTransport::take_no_more(Connection& connection, std::uint32_t withdrawn) {
   connection.out().closed.store(shm::closed_bit | (connection.receiving.read - withdrawn),
                                 std::memory_order_release);
@@ -137,9 +138,9 @@ void ShmTransport::continue_closing(Connection& connection) {
   refresh_taken(connection);
   if (connection.state.stage() != Stage::closing) return; // it lied, and is retired
   const bool untaken = has_untaken(connection);
-  const bool to_wait = untaken && !connection.unidentified.unidentified(); // else nobody asks
+  const bool to_wait = untaken && !connection.unidentified.unidentified(); // else it is not counted
   if (peer_takes && (to_wait || !connection.end_written)) return;
-  if (untaken) give_up(connection, "ended before it had taken all that was sent");
+  if (untaken) give_up(connection, peer_ended_early);
   --closing_;
   retire(connection);
 }
@@ -256,7 +257,7 @@ void ShmTransport::expire(Connection& connection) {
     if (connection.state.stage() != Stage::closing) return; // it lied
     if (connection.progress != connection.sending.taken && !connection.unidentified.unidentified())
       return wait_for_progress(connection);
-    give_up(connection, "has not taken all that was sent, and takes nothing more");
+    give_up(connection, peer_takes_nothing);
     return abandon_closing(connection);
   }
   if (connection.state.stage() == Stage::handshake) read_packets(connection);

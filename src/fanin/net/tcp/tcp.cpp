@@ -32,7 +32,6 @@ constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
 // Taken by the peer within linger_timeout, to be waited for on.
 constexpr std::uint64_t taken_least = 64U << 10;
-constexpr std::string_view not_all_taken = "ended before it had taken all that was sent";
 constexpr Duration dead_host_period = std::chrono::seconds{5}; // for hosts that have died
 
 // True: there was more.
@@ -186,7 +185,7 @@ void TcpTransport::close(ConnectionId id, bool abort) {
     erase(*connection);
     return;
   }
-  if (connection->send_failed) return give_up(*connection, not_all_taken);
+  if (connection->send_failed) return give_up(*connection, peer_ended_early);
   connection->state.enter(Stage::closing);
   ++closing_;
   connection->receiver.take_no_more();
@@ -244,17 +243,17 @@ void TcpTransport::continue_closing(Connection& connection) {
     (void)::shutdown(connection.socket.get(), SHUT_WR);
   }
   if (connection.peer_ended && connection.queue.empty()) return erase(connection);
-  discard(connection);
+  discard_what_comes(connection);
 }
 
 // Up to what the peer says at its end, and until it closes.
-void TcpTransport::discard(Connection& connection) {
-  if (!discard(connection, {})) return; // what was read ahead may hold the end
+void TcpTransport::discard_what_comes(Connection& connection) {
+  if (!look_for_end(connection, {})) return; // what was read ahead may hold the end
   std::array<std::byte, bytes_per_discard> bytes;
   for (int i = 0; connection.readable && i < discards_per_visit; ++i) {
     const ssize_t got = ::recv(connection.socket.get(), bytes.data(), bytes.size(), 0);
     if (got > 0) {
-      if (!discard(connection, std::span(bytes).first(static_cast<std::size_t>(got)))) return;
+      if (!look_for_end(connection, std::span(bytes).first(static_cast<std::size_t>(got)))) return;
     } else if (got < 0 && errno == EAGAIN) {
       connection.readable = false;
     } else if (got == 0 || errno != EINTR) {
@@ -262,6 +261,22 @@ void TcpTransport::discard(Connection& connection) {
     }
   }
   if (connection.readable) ready_.add(connection.ready);
+}
+
+// False: the connection is over.
+bool TcpTransport::look_for_end(Connection& connection, std::span<const std::byte> bytes) {
+  using Step = tcp::StreamReceiver::Step;
+  if (connection.peer_ended) return true;
+  const Step step = connection.receiver.discard(bytes);
+  if (step == Step::failed) {
+    set_reset_on_close(connection.socket);
+    give_up(connection, "sent bytes that are not a message");
+    return false;
+  }
+  connection.peer_ended = step == Step::ended;
+  if (connection.peer_ended && has_untaken(connection, CloseReason::peer_closed))
+    count_given_up(connection, peer_ended_early);
+  return true;
 }
 
 // One that has taken everything has acknowledged everything, but perhaps not our end.
@@ -275,24 +290,8 @@ void TcpTransport::peer_gone(Connection& connection, bool died) {
   const std::uint64_t our_end = connection.shut_down ? 1 : 0;
   if (lost || connection.queue.holds_messages() ||
       unacknowledged(connection.socket.get()) > our_end)
-    return give_up(connection, not_all_taken);
+    return give_up(connection, peer_ended_early);
   erase(connection);
-}
-
-// False: the connection is over.
-bool TcpTransport::discard(Connection& connection, std::span<const std::byte> bytes) {
-  using Step = tcp::StreamReceiver::Step;
-  if (connection.peer_ended) return true;
-  const Step step = connection.receiver.discard(bytes);
-  if (step == Step::failed) {
-    set_reset_on_close(connection.socket);
-    give_up(connection, "sent bytes that are not a message");
-    return false;
-  }
-  connection.peer_ended = step == Step::ended;
-  if (connection.peer_ended && has_untaken(connection, CloseReason::peer_closed))
-    count_given_up(connection, not_all_taken);
-  return true;
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
@@ -350,9 +349,9 @@ void TcpTransport::expire(Connection& connection) {
       return erase(connection);
     }
     if (has_acknowledged_all(connection)) // its host has the rest, and the process may not take it
-      return give_up(connection, "has not said in time that it has taken all that was sent");
+      return give_up(connection, peer_is_silent);
     set_reset_on_close(connection.socket); // or the kernel goes on
-    return give_up(connection, "has not taken all that was sent, and takes nothing more");
+    return give_up(connection, peer_takes_nothing);
   }
   if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)
     return;

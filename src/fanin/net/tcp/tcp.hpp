@@ -176,8 +176,8 @@ private:
   [[nodiscard]] static std::uint64_t taken(const Connection& connection);
   [[nodiscard]] static bool has_acknowledged_all(const Connection& connection);
   [[nodiscard]] static bool has_untaken(const Connection& connection, CloseReason reason);
-  void discard(Connection& connection);
-  [[nodiscard]] bool discard(Connection& connection, std::span<const std::byte> bytes);
+  void discard_what_comes(Connection& connection);
+  [[nodiscard]] bool look_for_end(Connection& connection, std::span<const std::byte> bytes);
   void peer_gone(Connection& connection, bool died);
   void count_given_up(const Connection& connection, std::string_view why);
   void give_up(Connection& connection, std::string_view why);
