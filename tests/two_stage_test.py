@@ -464,6 +464,23 @@ def test_a_frozen_readout_unit_of_a_slice_is_named_killed_and_comes_back():
         assert result["configurations"]["slice0"]["fragments"]["lost"] == 0
 
 
+# No event manager knows of it yet.
+def test_a_readout_unit_of_a_slice_that_is_frozen_before_a_sender_comes_is_named_killed_and_comes_back():
+    with Folder() as folder, example(folder) as files:
+        with Run(*files, *SMALL, "--duration", "1h") as run:
+            run.wait_for(r"slice0 +ru1 .*waits for fragments")
+            run.kill("slice0 +ru1", signal.SIGSTOP)
+            run.wait_for(r"slice0 +ru1 has reported nothing for \d+ s: it is killed")
+            run.wait_for(r"slice0 +evm +readout unit 'ru1' is here")
+            run.wait_for_events(1000)
+            run.signal()
+            result = run.finish()
+        check_groups(result)
+        for name in ("slice0", "slice1"):
+            check_balanced(result["configurations"][name])
+        assert result["configurations"]["slice0"]["nodes"]["ru1"]["died"] == 1, result["configurations"]["slice0"]["nodes"]
+
+
 def test_stages_that_do_not_fit_are_refused_in_one_line():
     with Folder() as folder, example(folder) as files:
         group = files[0]

@@ -37,7 +37,8 @@ std::string control_setting(std::string_view rails) {
 
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_after_second = std::chrono::seconds{3}; // the second signal
-constexpr Duration silence_tick = std::chrono::seconds{1}; // the event manager reports every 0.5 s
+constexpr Duration silence_tick =
+    std::chrono::seconds{1}; // who is watched reports every 0.5 or 1 s
 constexpr int silence_named_s = 5;
 constexpr Duration silence_longest = std::chrono::minutes{1};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
@@ -62,7 +63,7 @@ Launcher::Launcher(net::Loop& loop, Children& children, const config::Configurat
           state->child->signal(SIGKILL);
         }
       }),
-      silence_tick_([this] { watch_event_manager(); }) {
+      silence_tick_([this] { watch_silence(); }) {
   for (const std::size_t index : options_.processes) {
     auto state = std::make_unique<ProcessState>();
     state->process = index;
@@ -128,6 +129,8 @@ Result<> Launcher::start(ProcessState& state) {
   state.ended_nodes = 0;
   state.started_at = loop_.now();
   state.killed = state.ready = false;
+  state.waiting.clear();
+  state.silent_s = 0;
   state.session = new_session();
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
@@ -156,15 +159,22 @@ void Launcher::start_others() {
 }
 
 void Launcher::on_report(ProcessState& state, const json::Value& report) {
-  if (&state == event_manager()) on_heard();
+  on_heard(state);
   view_.on_report(report);
   const std::string kind = report.at("report").text();
+  if (kind == "listening" || kind == "waiting") {
+    if (!silence_tick_.active()) silence_tick_.start(loop_, loop_.now() + silence_tick);
+  }
   if (kind == "listening") {
     control_ = control_setting(report.at("url").text());
-    silence_tick_.start(loop_, loop_.now() + silence_tick);
     if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
+  } else if (kind == "waiting") {
+    state.waiting.emplace(report.at("node").text());
+  } else if (kind == "joined") {
+    state.waiting.erase(std::string{report.at("node").text()});
   } else if (kind == "end") {
     ++state.ended_nodes;
+    state.waiting.erase(std::string{report.at("node").text()});
     if (report.at("refused").boolean()) state.ready = false; // it would be refused again
   } else if (kind == "progress") {
     begun_ |= report.at("state").text() != "waiting";
@@ -232,28 +242,42 @@ void Launcher::on_silent(const std::string& node) {
   }
 }
 
-void Launcher::on_heard() {
-  if (std::exchange(silent_s_, 0) < silence_named_s) return;
-  options_.log(LogLevel::info,
-               fmt::format("{} reports again", configuration_.event_manager().name));
+void Launcher::on_heard(ProcessState& state) {
+  if (std::exchange(state.silent_s, 0) < silence_named_s) return;
+  options_.log(LogLevel::info, fmt::format("{} reports again", process(state).name));
+}
+
+// Every second. A node that has joined is watched by the event manager.
+void Launcher::watch_silence() {
+  if (over_) return;
+  silence_tick_.start(loop_, loop_.now() + silence_tick);
+  for (auto& state : states_) {
+    if (state->child == nullptr || !state->child->alive()) continue;
+    if (state.get() == event_manager()) {
+      watch_event_manager(*state);
+    } else if (!state->waiting.empty()) {
+      watch_waiting(*state);
+    }
+  }
+}
+
+void Launcher::report_silence(const std::string& node, int seconds) {
+  json::Value report;
+  report["report"] = "frozen";
+  report["node"] = node;
+  report["seconds"] = seconds;
+  view_.on_report(report);
+  options_.on_report(report);
 }
 
 // Frozen, it would hold the run for ever: nobody else decides, and its connections stay.
-void Launcher::watch_event_manager() {
-  ProcessState* const decides = event_manager();
-  if (over_ || !decides->child->alive()) return;
-  silence_tick_.start(loop_, loop_.now() + silence_tick);
-  if (++silent_s_ < silence_named_s) return;
+void Launcher::watch_event_manager(ProcessState& state) {
+  if (++state.silent_s < silence_named_s) return;
   const std::string& name = configuration_.event_manager().name;
-  json::Value report;
-  report["report"] = "frozen";
-  report["node"] = name;
-  report["seconds"] = silent_s_;
-  view_.on_report(report);
-  options_.on_report(report);
+  report_silence(name, state.silent_s);
   const Duration longest = std::max(silence_longest, configuration_.network.give_up_after);
-  const Duration silent = silent_s_ * silence_tick;
-  if (silent_s_ == silence_named_s) {
+  const Duration silent = state.silent_s * silence_tick;
+  if (state.silent_s == silence_named_s) {
     options_.log(LogLevel::warning,
                  fmt::format("{} has reported nothing for {}: it is frozen, or its host is "
                              "overloaded; the run waits for it, and it is killed after {}",
@@ -261,7 +285,25 @@ void Launcher::watch_event_manager() {
   } else if (silent >= longest) {
     options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: it is killed", name,
                                               format_duration(silent)));
-    decides->child->signal(SIGKILL);
+    state.child->signal(SIGKILL);
+  }
+}
+
+// Frozen, it would still be connected to by its senders, which then wait.
+void Launcher::watch_waiting(ProcessState& state) {
+  if (++state.silent_s < silence_named_s) return;
+  for (const std::string& node : state.waiting) report_silence(node, state.silent_s);
+  const Duration silent = state.silent_s * silence_tick;
+  const std::string said =
+      fmt::format("{} has reported nothing for {}", process(state).name, format_duration(silent));
+  if (reads_only_merged(state)) {
+    if (silent < configuration_.system.dead_after || state.killed) return;
+    options_.log(LogLevel::warning, said + ": it is killed");
+    state.killed = true;
+    state.child->signal(SIGKILL);
+  } else if (state.silent_s == silence_named_s) {
+    options_.log(LogLevel::warning, said + ": it is frozen, or its host is overloaded; its senders "
+                                           "wait for it");
   }
 }
 

@@ -130,22 +130,14 @@ Result<> Process::make_nodes() {
   output_ = make_run_output(configuration_, system_, plugins_.sinks,
                             free ? [this](RunNumber number) { system_.run = number; }
                                  : std::function<void(RunNumber)>{});
-  pools_.reserve(options_.nodes.size()); // nodes refer to them
+  if (auto made = make_pools(); !made) return made;
   for (const std::size_t index : options_.nodes) {
-    auto pools = NodePools::make(plans_[index], {.numa_node = configuration_.nodes[index].numa_node,
-                                                 .huge_pages = configuration_.buffers.huge_pages,
-                                                 .shared = transport_set_.share_memory()});
-    if (!pools) {
-      return fail(
-          pools.error().kind,
-          fmt::format("{}: its buffers: {}", configuration_.nodes[index].name, pools.error().text));
-    }
     NodeContext context;
     context.configuration = &configuration_;
     context.system = &system_;
     context.plugins = &plugins_;
     context.plan = &plans_[index];
-    context.pools = &pools_.emplace_back(std::move(*pools));
+    context.pools = &pools_[nodes_.size()];
     context.output = output_.get();
     context.index = index;
     context.event_manager = configuration_.event_manager().urls;
@@ -161,6 +153,23 @@ Result<> Process::make_nodes() {
     nodes_.push_back(std::move(*node));
   }
   end_reported_.resize(nodes_.size());
+  return {};
+}
+
+// All before the first node, which may tell the launcher that it waits for senders: then it is
+// watched, and pools may take long.
+Result<> Process::make_pools() {
+  for (const std::size_t index : options_.nodes) {
+    auto pools = NodePools::make(plans_[index], {.numa_node = configuration_.nodes[index].numa_node,
+                                                 .huge_pages = configuration_.buffers.huge_pages,
+                                                 .shared = transport_set_.share_memory()});
+    if (!pools) {
+      return fail(
+          pools.error().kind,
+          fmt::format("{}: its buffers: {}", configuration_.nodes[index].name, pools.error().text));
+    }
+    pools_.push_back(std::move(*pools));
+  }
   return {};
 }
 

@@ -59,6 +59,7 @@ private:
           ProcessOptions options);
   [[nodiscard]] Result<> make_signals();
   [[nodiscard]] Result<> make_transports();
+  [[nodiscard]] Result<> make_pools();
   [[nodiscard]] Result<> make_nodes();
   [[nodiscard]] Result<> start_nodes();
   void report(std::size_t node, json::Value message);

@@ -12,13 +12,22 @@
 #include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive {
+namespace {
+
+constexpr Duration waiting_interval = std::chrono::seconds{1};
+
+} // namespace
 
 ReadoutNode::ReadoutNode(NodeContext context)
     : Node(std::move(context)),
-      readout_(context_.index - context_.configuration->readout_node(0)) {}
+      readout_(context_.index - context_.configuration->readout_node(0)),
+      waiting_([this] { report_waiting(); }) {}
 
 Result<> ReadoutNode::make() {
   const auto [first, last] = context_.configuration->sources_of(readout_);
+  for (std::size_t i = first; i < last && !waiting_.active(); ++i) {
+    if (context_.configuration->sources[i].settings.type == "receive") report_waiting();
+  }
   for (std::size_t i = first; i < last; ++i) {
     auto input =
         make_input(context_.configuration->sources[i], *context_.pools->sources[i - first]);
@@ -54,6 +63,11 @@ Result<> ReadoutNode::start() {
   return {};
 }
 
+void ReadoutNode::report_waiting() {
+  context_.report(json::Object{{"report", "waiting"}});
+  waiting_.start(*context_.loop, context_.loop->now() + waiting_interval);
+}
+
 void ReadoutNode::stop() {
   stopping_ = true;
   if (!context_.by_hand || ended_ || unit_->fragments_read() != 0) return;
@@ -65,6 +79,10 @@ void ReadoutNode::turn() {
   if (ended_) return;
   if (const RunNumber run = unit_->run(); run != 0 && run != run_) {
     run_ = run;
+    if (waiting_.active()) {
+      waiting_.cancel();
+      context_.report(json::Object{{"report", "joined"}});
+    }
     tell_user(fmt::format("joined run {}", run));
   }
   if (!stopping_ || unit_->connected()) return;
@@ -107,6 +125,7 @@ void ReadoutNode::withdraw() {
 }
 
 void ReadoutNode::release() {
+  waiting_.cancel();
   sources_.clear();
   inputs_.clear();
   unit_.reset();

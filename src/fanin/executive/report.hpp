@@ -9,9 +9,13 @@
 //   gone       node, file, what                        who wrote a file that was removed
 //   silent     node, silent                            the event manager, or a builder unit: this
 //                                                      node was given up
-//   frozen     node, seconds                           the launcher: the event manager is silent
-//   senders    node, urls[]                        a readout unit: it waits there for senders of
-//                                                  its sources, and then joins the run
+//   frozen     node, seconds                           the launcher: the event manager is silent,
+//                                                      or a readout unit that waits for senders
+//   senders    node, urls[]                            a readout unit: it waits there for senders
+//                                                      of its sources, and then joins the run
+//   waiting    node                                    a readout unit: it has sources that listen,
+//                                                      and has not joined; every second
+//   joined     node                                    then it has
 //   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
 //              refused, too_late, its counters         could not; joined: it was in the run then;

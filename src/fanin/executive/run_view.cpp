@@ -43,9 +43,13 @@ void RunView::on_report(const json::Value& report) {
   } else if (kind == "result") {
     result_ = report;
   } else if (kind == "frozen") {
-    frozen_s_ = report.at("seconds").natural();
+    const std::string node = report.at("node").text();
+    (node == configuration_.event_manager().name ? frozen_s_ : silent_readouts_[node]) =
+        report.at("seconds").natural();
   } else if (kind == "senders") {
     wait_for_senders_.insert(report.at("node").text());
+  } else if (kind == "waiting" || kind == "joined") {
+    silent_readouts_.erase(std::string{report.at("node").text()});
   } else if (kind == "gone") {
     gone_files_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
@@ -68,6 +72,7 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   for (const std::size_t index : of_node->nodes) {
     const std::string& node = configuration_.nodes[index].name;
     if (ended_.erase(node) == 0) ++died_[node];
+    silent_readouts_.erase(node);
   }
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
@@ -89,7 +94,14 @@ bool RunView::only_senders_missing() const {
 std::vector<std::string> RunView::without_senders() const {
   std::set<std::string> names = wait_for_senders_;
   for (const auto& node : progress_.at("joined").list()) names.erase(std::string{node.text()});
-  return {names.begin(), names.end()};
+  std::vector<std::string> result;
+  for (const std::string& name : names) {
+    const auto silent = silent_readouts_.find(name);
+    result.push_back(silent == silent_readouts_.end()
+                         ? name
+                         : fmt::format("{} (silent for {} s)", name, silent->second));
+  }
+  return result;
 }
 
 std::string RunView::progress_line() const {

@@ -67,6 +67,7 @@ private:
   std::map<std::string, std::string>
       gone_files_; // files that are not at their names, and what they are
   std::uint64_t frozen_s_ = 0; // so long the event manager has reported nothing
+  std::map<std::string, std::uint64_t> silent_readouts_; // and these, which wait for senders
   std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once
 };

@@ -246,6 +246,10 @@ TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
   view.on_report(json::Object{{"report", "senders"}, {"node", "ru1"}});
   EXPECT_TRUE(waiting({}, 2));
   EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1");
+  view.on_report(json::Object{{"report", "frozen"}, {"node", "ru1"}, {"seconds", 7}});
+  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1 (silent for 7 s)");
+  view.on_report(json::Object{{"report", "waiting"}, {"node", "ru1"}});
+  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1");
   view.on_report(json::Object{{"report", "progress"}, {"state", "running"}});
   EXPECT_TRUE(waiting({}, 0)) << "who is away then comes back";
 }
