@@ -34,8 +34,9 @@ BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\
 # Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
 THREADED = ["net_loop", "settings", "storage", "executive", "run", "shm", "threads"]
 SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
-# Tests of fanin bench and of its testbed as processes: nightly runs them with sanitizers, --full without.
-BENCHES = "^(bench|testbed)\\.[a-z0-9_]+$"
+# What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, and
+# those of a thousand nodes or of full links, which take minutes there.
+WITHOUT_SANITIZERS = "^((bench|testbed)\\.[a-z0-9_]+|virtual\\.Scale\\..*|shaping\\.BarrelShifter\\.fills_.*)$"
 
 
 @dataclass
@@ -261,10 +262,10 @@ def test(options):
     if options.full:
         session.run("clang-format", dev("format", "--check"))
         session.run("API documentation", dev("docs"))
-        session.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets"))
         session.run("install test", command("tests/install/run.sh", "build/release"))
         if session.build("asan-ubsan"):
-            session.tests("asan-ubsan", selection if options.names else [*selection, "-E", BENCHES], gate_skips=True)
+            session.tests("asan-ubsan", selection if options.names else [*selection, "-E", WITHOUT_SANITIZERS],
+                          gate_skips=True, environment={"FANIN_SEEDS": "5"})
             session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
         if session.build("tsan", "fanin_threaded_tests"):
             session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
@@ -299,7 +300,11 @@ NIGHTLY = {
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
                                for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
-    "benches": lambda s: s.build("asan-ubsan") and s.tests("asan-ubsan", ["-R", BENCHES], gate_skips=True),
+    "headers": lambda s: s.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets")),
+    "static": lambda s: s.run("install test, static libraries", command("tests/install/static.sh")),
+    "rdma-cost": lambda s: s.build("release") and s.run(
+        "what a message costs over RDMA", command("tools/rdma_guest.sh", "python3 tests/rdma/cost.py check", LIMIT="2400")),
+    "asan": lambda s: s.build("asan-ubsan") and s.tests("asan-ubsan", gate_skips=True),
     "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan", gate_skips=True),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),

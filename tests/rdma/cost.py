@@ -2,7 +2,7 @@
 that is does not matter.
 
     tools/rdma_guest.sh 'python3 tests/rdma/cost.py'            # the table of docs/benchmarks.md, some minutes
-    tools/rdma_guest.sh 'python3 tests/rdma/cost.py check'      # what ./dev test-rdma checks
+    tools/rdma_guest.sh 'python3 tests/rdma/cost.py check'      # what ./dev nightly checks
 
 `fanin send` and `fanin receive`: one of them under callgrind, so that the other one waits for it. The difference between a
 long and a short run is messages and nothing else. FANIN_RDMA_SCHEME: verbs unless it says more.
