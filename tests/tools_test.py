@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
-from fanin_run import FANIN, LONGEST_S, fanin
+from fanin_run import FANIN, LONGEST_S, Port, fanin, wait_until
 
 
 class Tool:
@@ -44,11 +45,19 @@ class Tool:
         return self.wait_for(r"listens at (\S+)")[1]
 
     def end(self, number=None, status=0):
+        """The result; a status of None is for the caller to check."""
         if number is not None:
             self.process.send_signal(number)
         out, error = self.process.communicate(timeout=LONGEST_S)
-        assert self.process.returncode == status, f"exit status; {error}"
+        assert status is None or self.process.returncode == status, f"exit status; {error}"
         return json.loads(out)
+
+    def is_in_state(self, letter):
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == letter
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: self.is_in_state("T"), "it is frozen")
 
 
 def send_and_receive(url, mode, size):
@@ -232,6 +241,115 @@ def test_what_a_receiver_had_not_taken_when_it_was_killed_is_not_delivered(netwo
         sender.wait_for("trying again")
         result = sender.end(signal.SIGINT, status=1)
         assert not result["delivered"] and "gave up" in result["error"], f"the result: {result}"
+
+
+CONNECTED = ("01", "08")  # states in /proc/net/tcp; 08: the other side has shut down its half
+NOT_ACCEPTED = "02"  # in /proc/net/unix
+MORE_THAN_A_TURN = 20_000  # bytes in messages of 64 B, of which a receiver takes 64 at a time
+PREFACE = 32  # bytes, with which each side of a connection over tcp begins
+
+
+def has_unread_bytes(port, least=1):
+    """Whether a connection at this local port has received so much that its process has not read."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, queues = line.split()[:5]
+        local_port, unread = (int(pair.split(":")[1], 16) for pair in (local, queues))
+        if local_port == port and state in CONNECTED and unread >= least:
+            return True
+    return False
+
+
+def has_one_to_accept(port):
+    """Whether somebody has connected to shm://127.0.0.1:port, and is not accepted yet."""
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return any(fields[5] == NOT_ACCEPTED and fields[-1] == f"@fanin/shm/127.0.0.1:{port}" for fields in lines)
+
+
+@pytest.mark.parametrize("mode", ("high-throughput", "low-latency"))
+@pytest.mark.parametrize("network, arguments, unread", (("tcp", (), MORE_THAN_A_TURN), ("shm", (), None),
+                                                        ("tcp", ("--rate", "10kHz"), MORE_THAN_A_TURN),
+                                                        ("tcp", ("--rate", "1kHz"), 1)))
+def test_what_an_interrupted_receiver_has_not_taken_is_not_delivered(network, arguments, unread, mode):
+    with Tool("receive", network, "--mode", mode) as receiver:
+        url = receiver.url()
+        with Tool("send", url, "--mode", mode, *arguments) as sender:
+            sender.wait_for("connected to")
+            receiver.freeze()
+            if network == "tcp":
+                port = int(url.rsplit(":", 1)[1])
+                wait_until(lambda: has_unread_bytes(port, unread), f"the receiver has {unread} unread bytes")
+            else:
+                wait_until(lambda: sender.is_in_state("S"), "the sender waits: all is full")
+            receiver.process.send_signal(signal.SIGINT)
+            received = receiver.end(signal.SIGCONT)
+            sender.wait_for("trying again")
+            sent = sender.end(signal.SIGINT, status=None)
+    assert received["messages"] <= sent["messages"], f"more than was sent: {received}, {sent}"
+    assert received["ok"] and received["bytes"] == 64 * received["messages"], f"what was received: {received}"
+    all_taken = received["messages"] == sent["messages"]
+    assert sent["delivered"] == sent["ok"] == all_taken, f"{received['messages']} messages were received: {sent}"
+    assert sender.process.returncode == (0 if all_taken else 1), f"exit status: {sent}"
+    assert all_taken or "gave up" in sent["error"], f"the result: {sent}"
+
+
+def send_to_the_next_receiver(url, mode, sender):
+    """To a sender of 1000 messages, of which the receiver before has taken none."""
+    sender.wait_for("trying again")
+    with Tool("receive", url, "--mode", mode, "--count", 1000) as receiver:
+        received, sent = receiver.end(), sender.end()
+    assert sent["delivered"], f"the result: {sent}"
+    for result in (sent, received):
+        assert (result["messages"], result["connections"]) == (1000, 1), f"messages and connections: {result}"
+
+
+def end_at_once(connection):
+    connection.close()
+
+
+def end_with_an_unread_hello(connection):
+    """The preface is the same in both directions; the hello of the socket follows the answer."""
+    connection.sendall(connection.recv(PREFACE))
+    assert connection.recv(1, socket.MSG_PEEK), "no hello"
+    connection.close()
+
+
+def end_in_order_without_the_hello(connection):
+    """A real receiver, which the hello does not reach, says at its end what it has taken: nothing."""
+    with Tool("receive", "tcp") as receiver:
+        port = int(receiver.url().rsplit(":", 1)[1])
+        with connection, socket.create_connection(("127.0.0.1", port)) as onward:
+            onward.sendall(connection.recv(PREFACE))
+            back = threading.Thread(target=forward, args=(onward, connection, 1 << 30))
+            back.start()
+            assert connection.recv(PREFACE), "no hello"
+            receiver.end(signal.SIGINT, status=1)  # nobody came
+            back.join()
+
+
+@pytest.mark.parametrize("mode", ("high-throughput", "low-latency"))
+@pytest.mark.parametrize("end", (end_at_once, end_with_an_unread_hello, end_in_order_without_the_hello))
+def test_a_receiver_that_ends_before_it_answers_costs_no_message(end, mode):
+    with Port() as port:
+        url = f"tcp://127.0.0.1:{port.number}"
+        server = socket.create_server(("127.0.0.1", port.number))
+        with Tool("send", url, "--mode", mode, "--count", 1000) as sender:
+            with server:
+                end(server.accept()[0])
+            send_to_the_next_receiver(url, mode, sender)
+
+
+@pytest.mark.parametrize("network", ("tcp", "shm"))
+def test_a_receiver_that_is_killed_before_it_answers_costs_no_message(network):
+    with Port() as port:
+        url = f"{network}://127.0.0.1:{port.number}"
+        with Tool("receive", url) as receiver:
+            receiver.url()
+            receiver.freeze()
+            with Tool("send", url, "--count", 1000) as sender:
+                has_come = has_unread_bytes if network == "tcp" else has_one_to_accept
+                wait_until(lambda: has_come(port.number), "the sender has connected")
+                receiver.process.kill()
+                send_to_the_next_receiver(url, "high-throughput", sender)
 
 
 def test_a_message_over_the_limit_is_said():
