@@ -125,10 +125,12 @@ def test_idle_nodes_of_a_trapezoid_rarely_wake_up():
             run.wait_for("run 1 begins")
             for _ in range(3):  # until all are connected
                 run.wait_for(r" \d+ events ")
-            before, start = wake_ups(pids), time.monotonic()
+            rates = []
             for _ in range(5):
+                before, start = wake_ups(pids), time.monotonic()
                 run.wait_for(r" \d+ events ")
-            rate = (wake_ups(pids) - before) / (time.monotonic() - start)
+                rates.append((wake_ups(pids) - before) / (time.monotonic() - start))
             run.signal()
             run.finish()
-        assert rate <= 400, f"{rate:.0f} wake-ups a second of 256 idle nodes"
+        # Other work on the machine adds wake-ups, and takes none away.
+        assert min(rates) <= 400, f"{min(rates):.0f} wake-ups a second of 256 idle nodes"

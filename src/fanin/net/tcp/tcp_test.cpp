@@ -852,7 +852,8 @@ TEST_F(TcpClose, gives_up_on_a_peer_that_does_not_read_at_its_deadline) {
     return transport->closing() == 0;
   }));
   EXPECT_EQ(transport->given_up(), 1U);
-  EXPECT_EQ(reports.size(), 1U);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_TRUE(reports.front().second.contains(peer_takes_nothing)) << reports.front().second;
 }
 
 TEST_F(TcpClose, goes_on_as_long_as_the_peer_reads) {
@@ -877,7 +878,8 @@ TEST_F(TcpClose, gives_up_on_a_peer_that_does_not_say_what_it_has_taken) {
     return transport->closing() == 0;
   }));
   EXPECT_EQ(transport->given_up(), 1U);
-  EXPECT_EQ(reports.size(), 1U);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_TRUE(reports.front().second.contains(peer_is_silent)) << reports.front().second;
 }
 
 TEST_F(TcpClose, says_what_a_peer_that_closes_has_not_taken) {
