@@ -61,7 +61,8 @@ struct RunSummary {
   std::uint64_t bytes_built = 0; // payload
   std::uint64_t gaps = 0; // numbers that no source had
   std::vector<EventRange> gap_list; // the first ones
-  std::vector<storage::MissingFragment> incomplete_list; // the first ones: required sources only
+  // The first ones of required sources, by source, reason and number; neighbours are one.
+  std::vector<storage::MissingFragment> incomplete_list;
   SourceLedger fragments; // sums over all sources
   std::vector<SourceResult> sources;
   std::vector<NodeResult> nodes;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,22 +58,6 @@ json::Value gaps_of(const builder::RunSummary& summary, const wire::Slice& slice
 
 json::Value incomplete_of(const builder::RunSummary& summary, const builder::System& system) {
   auto runs = summary.incomplete_list;
-  // Batches cut a run of incomplete events: neighbours are put together again.
-  std::ranges::sort(runs, {}, [](const auto& run) {
-    return std::tuple{run.source, run.reason, run.events.first};
-  });
-  std::size_t last = 0;
-  for (std::size_t i = 1; i < runs.size(); ++i) {
-    const bool goes_on = runs[i].source == runs[last].source &&
-                         runs[i].reason == runs[last].reason &&
-                         runs[i].events.first == runs[last].events.end;
-    if (goes_on) {
-      runs[last].events.end = runs[i].events.end;
-    } else {
-      runs[++last] = runs[i];
-    }
-  }
-  if (!runs.empty()) runs.resize(last + 1);
   std::ranges::sort(runs, {},
                     [](const auto& run) { return std::pair{run.events.first, run.source}; });
   json::Value list{json::List{}};

@@ -1,6 +1,9 @@
 #include "fanin/builder/manager/accounts.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
 
 #include "fanin/source/fragment_queue.hpp"
 
@@ -10,6 +13,32 @@ namespace {
 constexpr std::size_t incomplete_listed = 1000;
 constexpr std::size_t gaps_listed = 1000;
 constexpr std::uint64_t latency_samples = 64; // per batch at most
+
+// Joins a run of numbers to its neighbours in `list`, which is in the order of group(run) and
+// numbers(run); where it has none, it is added if there are fewer than `most`.
+template <class Run, class Group, class Numbers>
+void add_run(std::vector<Run>& list, const Run& run, std::size_t most, Group group,
+             Numbers numbers) {
+  const auto joins = [&](auto at, EventNumber end) {
+    return at != list.end() && group(*at) == group(run) && std::invoke(numbers, *at).first <= end;
+  };
+  const EventRange added = std::invoke(numbers, run);
+  const auto at =
+      std::ranges::lower_bound(list, std::pair{group(run), added.first}, {}, [&](const Run& one) {
+        return std::pair{group(one), std::invoke(numbers, one).end};
+      });
+  if (!joins(at, added.end)) {
+    if (list.size() < most) list.insert(at, run);
+    return;
+  }
+  EventRange& whole = std::invoke(numbers, *at);
+  whole.first = std::min(whole.first, added.first);
+  whole.end = std::max(whole.end, added.end);
+  const auto next = std::next(at);
+  if (!joins(next, whole.end)) return;
+  whole.end = std::max(whole.end, std::invoke(numbers, *next).end);
+  list.erase(next);
+}
 } // namespace
 
 SourceLedger& SourceLedger::operator+=(const SourceLedger& other) {
@@ -79,18 +108,8 @@ void Accounts::fail(std::string why) {
 
 void Accounts::gap(EventRange gap) {
   summary_.gaps += gap.count();
-  auto& list = summary_.gap_list;
-  auto at = std::ranges::lower_bound(list, gap.first, {}, &EventRange::end);
-  if (at == list.end() || at->first > gap.end) {
-    if (list.size() < gaps_listed) list.insert(at, gap);
-    return;
-  }
-  at->first = std::min(at->first, gap.first);
-  at->end = std::max(at->end, gap.end);
-  const auto next = std::next(at);
-  if (next == list.end() || next->first > at->end) return;
-  at->end = std::max(at->end, next->end);
-  list.erase(next);
+  const auto all_alike = [](const EventRange&) { return 0; };
+  add_run(summary_.gap_list, gap, gaps_listed, all_alike, std::identity{});
 }
 
 void Accounts::built(const Batch& batch, const wire::Built& built,
@@ -125,10 +144,13 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
 void Accounts::list_incomplete(const Batch& batch) {
   for (const auto& run : batch.missing) {
     const SourceInfo& source = system_.sources[sources_.find(run.source)];
-    if (!source.required || summary_.incomplete_list.size() >= incomplete_listed) continue;
-    summary_.incomplete_list.push_back({{run.first, run.first + run.count},
-                                        run.source,
-                                        static_cast<wire::MissingReason>(run.reason)});
+    if (!source.required) continue;
+    const storage::MissingFragment missing{{run.first, run.first + run.count},
+                                           run.source,
+                                           static_cast<wire::MissingReason>(run.reason)};
+    const auto group = [](const auto& one) { return std::pair{one.source, one.reason}; };
+    add_run(summary_.incomplete_list, missing, incomplete_listed, group,
+            &storage::MissingFragment::events);
   }
 }
 

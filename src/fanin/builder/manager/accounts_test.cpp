@@ -220,6 +220,23 @@ TEST_F(Ledger, lists_are_bounded_and_counts_are_not) {
   EXPECT_EQ(summary.incomplete_list.size(), 1000U);
 }
 
+// Of a source that is dead for hours: batches come in any order.
+TEST_F(Ledger, what_batches_cut_is_one_range_of_incomplete_events) {
+  const auto all = [](EventNumber at, std::uint32_t reason = 1) {
+    return std::vector<wire::MissingRange>{
+        {.source = 1, .count = 10, .first = at, .reason = reason}};
+  };
+  for (EventNumber at = 0; at < 100'000; at += 20) {
+    build({at + 10, at + 20}, all(at + 10));
+    build({at, at + 10}, all(at));
+  }
+  build({100'000, 100'010}, all(100'000, 2));
+  const auto& list = end().incomplete_list;
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0].events, (EventRange{0, 100'000}));
+  EXPECT_EQ(list[1].events, (EventRange{100'000, 100'010}));
+}
+
 TEST_F(Ledger, latency_counts_every_event_and_only_with_a_trigger) {
   build({0, 1000});
   EXPECT_EQ(end().latency.count(), 0U);
