@@ -210,6 +210,19 @@ def test_what_is_published_waits_for_its_tag():
             assert other.end(signal.SIGINT)["messages"] == 0, "messages of another tag"
 
 
+def test_a_subscriber_that_was_cut_off_since_it_was_slow_has_missed_messages_and_not_failed():
+    with Tool("publish", "tcp", "--tag", 1, "--slow", "disconnect", "--rate", "1kHz", "--size", "64KiB") as publisher:
+        with Tool("subscribe", publisher.url(), "--tag", 1) as subscriber:
+            publisher.wait_for("publishing")
+            subscriber.wait_for(r" s +[1-9]\d* messages")
+            subscriber.process.send_signal(signal.SIGSTOP)
+            publisher.wait_for("no subscriber is left")
+            subscriber.process.send_signal(signal.SIGCONT)
+            publisher.wait_for("publishing")
+            subscriber.wait_for("connected to")
+            assert subscriber.end(signal.SIGINT)["ok"]
+
+
 def test_who_does_not_read_is_waited_for_until_it_is_given_up():
     for arguments in ((), ("--duration", "1s")):
         with Tool("receive", "tcp") as receiver, Tool("send", receiver.url(), *arguments) as sender:

@@ -97,7 +97,7 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
 
 // The first time it ends in order; the second time it does not wait for the other side.
 void SocketTool::end_or_give_up() {
-  if (ending_ && offer_) delivered_ = false;
+  if (ending_) delivered_ = false;
   end();
 }
 
@@ -207,7 +207,7 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   close();
   const bool drained = context_->drain() && context_->given_up() == given_up;
   waiting_.cancel();
-  delivered_ = delivered_ && (drained || !offer_) && sent();
+  delivered_ = delivered_ && drained && sent();
   return report(counters);
 }
 
@@ -227,7 +227,7 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
   if (!met && reason_.empty())
     return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), arguments_.nobody));
   if (!met) return fail(ErrorKind::disconnected, reason_);
-  if (!delivered_) {
+  if (offer_ && !delivered_) {
     return fail(
         ErrorKind::disconnected,
         fmt::format("{}: gave up before the other side had taken all that was sent", url_.text()));

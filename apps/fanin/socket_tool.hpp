@@ -112,7 +112,7 @@ private:
   bool is_wanted_ = false;
   bool open_ = false;
   bool ending_ = false;
-  bool delivered_ = true; // what was accepted
+  bool delivered_ = true; // what was accepted; of who has something to send
   std::uint64_t given_up_before_ = 0; // connections, until the first message
   std::string reason_; // of the last connection that could not be made
   Result<> outcome_;

@@ -73,6 +73,7 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
     const std::string& node = configuration_.nodes[index].name;
     if (ended_.erase(node) == 0) ++died_[node];
     silent_readouts_.erase(node);
+    wait_for_senders_.erase(node);
   }
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again

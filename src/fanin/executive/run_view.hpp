@@ -58,7 +58,7 @@ private:
   std::map<std::string, json::Value> ends_;
   std::set<std::string> ended_; // nodes that have said how they end, in processes that live
   std::map<std::string, std::uint64_t> died_; // nodes: how often one died without saying it
-  std::set<std::string> wait_for_senders_; // readout units that do, or did
+  std::set<std::string> wait_for_senders_; // readout units that do, or did since they started
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.
   std::map<std::string, std::uint64_t> could_not_join_;
