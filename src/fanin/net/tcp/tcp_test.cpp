@@ -5,9 +5,11 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/pkt_sched.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -794,6 +796,11 @@ protected:
     EXPECT_EQ(getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
     return info.tcpi_bytes_acked;
   }
+  static int unacknowledged(int socket) {
+    int bytes = -1;
+    EXPECT_EQ(ioctl(socket, SIOCOUTQ, &bytes), 0);
+    return bytes;
+  }
   // Closes after more was accepted than the kernel's buffers of both sides hold.
   Raw close_with_much_under_way(std::uint32_t message = conformance::page_size) {
     client.set_pools({.send_page_size = message});
@@ -872,6 +879,7 @@ TEST_F(TcpClose, gives_up_on_a_peer_that_does_not_say_what_it_has_taken) {
     peer.read(end);
     return std::ranges::equal(end, end_frame(0));
   }));
+  ASSERT_TRUE(run_until([&] { return unacknowledged(peer.other_side()) == 0; }));
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] {
     clock.advance(5s);
