@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from pathlib import Path
@@ -337,6 +338,28 @@ def end_in_order_without_the_hello(connection):
             assert connection.recv(PREFACE), "no hello"
             receiver.end(signal.SIGINT, status=1)  # nobody came
             back.join()
+
+
+HELLO = 8 + 32  # bytes of the first message, and of its header
+
+
+@pytest.mark.parametrize("mode", ("high-throughput", "low-latency"))
+def test_what_a_receiver_has_not_read_that_then_talks_nonsense_is_not_delivered(mode):
+    with Tool("receive", "tcp", "--mode", mode) as receiver, socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(receiver.url().rsplit(":", 1)[1])
+        with Tool("send", f"tcp://127.0.0.1:{server.getsockname()[1]}", "--mode", mode, "--rate", "1kHz") as sender:
+            connection = server.accept()[0]
+            server.close()
+            with connection, socket.create_connection(("127.0.0.1", port)) as onward:
+                for size in (PREFACE, HELLO):
+                    onward.sendall(connection.recv(size, socket.MSG_WAITALL))
+                    connection.sendall(onward.recv(size, socket.MSG_WAITALL))
+                assert connection.recv(1, socket.MSG_PEEK), "no message"
+                nonsense = b"\xff" * 32
+                connection.sendall(struct.pack("<II", len(nonsense), len(nonsense) ^ 0x464E494E) + nonsense)
+                sender.wait_for("trying again")
+            sent = sender.end(signal.SIGINT, status=1)
+    assert sent["messages"] > 0 and not sent["delivered"] and "gave up" in sent["error"], f"the result: {sent}"
 
 
 @pytest.mark.parametrize("mode", ("high-throughput", "low-latency"))

@@ -37,8 +37,7 @@ std::string control_setting(std::string_view rails) {
 
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_after_second = std::chrono::seconds{3}; // the second signal
-constexpr Duration silence_tick =
-    std::chrono::seconds{1}; // who is watched reports every 0.5 or 1 s
+constexpr Duration silence_tick = std::chrono::seconds{1}; // who is watched reports as often
 constexpr int silence_named_s = 5;
 constexpr Duration silence_longest = std::chrono::minutes{1};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
@@ -244,7 +243,9 @@ void Launcher::on_silent(const std::string& node) {
 
 void Launcher::on_heard(ProcessState& state) {
   if (std::exchange(state.silent_s, 0) < silence_named_s) return;
-  options_.log(LogLevel::info, fmt::format("{} reports again", process(state).name));
+  const std::string& name =
+      &state == event_manager() ? configuration_.event_manager().name : process(state).name;
+  options_.log(LogLevel::info, fmt::format("{} reports again", name));
 }
 
 // Every second. A node that has joined is watched by the event manager.

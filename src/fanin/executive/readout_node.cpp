@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,14 +26,13 @@ ReadoutNode::ReadoutNode(NodeContext context)
 
 Result<> ReadoutNode::make() {
   const auto [first, last] = context_.configuration->sources_of(readout_);
-  for (std::size_t i = first; i < last && !waiting_.active(); ++i) {
-    if (context_.configuration->sources[i].settings.type == "receive") report_waiting();
-  }
-  for (std::size_t i = first; i < last; ++i) {
-    auto input =
-        make_input(context_.configuration->sources[i], *context_.pools->sources[i - first]);
+  const std::span sources = std::span(context_.configuration->sources).subspan(first, last - first);
+  if (std::ranges::any_of(sources, [](const auto& one) { return one.settings.type == "receive"; }))
+    report_waiting();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    auto input = make_input(sources[i], *context_.pools->sources[i]);
     if (!input) return std::unexpected(input.error());
-    sources_.emplace_back(context_.configuration->sources[i].settings.name, input->source.get());
+    sources_.emplace_back(sources[i].settings.name, input->source.get());
     inputs_.push_back(std::move(*input));
   }
   return {};

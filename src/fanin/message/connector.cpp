@@ -55,6 +55,7 @@ void Connector::close() {
 void Connector::fail(CloseReason reason) {
   if (!link_) return; // closed
   link_.close(true);
+  if (open_) context_.aborted();
   ended(reason);
 }
 

@@ -133,7 +133,7 @@ bool Context::drained() const {
 }
 
 std::uint64_t Context::given_up() const {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = aborted_;
   for (const net::Transport* const transport : used_) sum += transport->given_up();
   return sum;
 }

@@ -106,6 +106,8 @@ public:
   }
   FANIN_API void at_turn_end(TurnEndTask& task);
   FANIN_API void forget(TurnEndTask& task);
+  /// A connection was aborted here: what its peer has taken is not known.
+  void aborted() { ++aborted_; }
   /// Changes the number of closed sockets that have something left to send.
   void closing(int change) { closing_sockets_ += change; }
 
@@ -130,6 +132,7 @@ private:
   std::vector<TurnEndTask*> tasks_; // null: gone
   bool tasks_added_ = false; // a task was listed since the last end of a turn
   bool draining_ = false;
+  std::uint64_t aborted_ = 0;
   int closing_sockets_ = 0;
 };
 
