@@ -9,7 +9,7 @@ import threading
 from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
 sys.path.append(str(SOURCE / "examples/receive"))
-from send_fragments import AcknowledgedSender  # noqa: E402
+from send_fragments import ANSWER, ANSWER_MAGIC, FRAGMENT, HEADER, PREFACE, AcknowledgedSender, Sender  # noqa: E402
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -145,6 +145,35 @@ def test_connections_that_break_cost_the_example_sender_nothing():
                 sender.stdout.close()
         check_all_built(result)
         assert result["sources"]["0x305"]["counters"]["connections"] == 5, result["sources"]
+
+
+# The number does not say which of the two messages was read.
+def test_a_fragment_whose_number_was_skipped_to_is_sent_again():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer(*last):
+            peer, _ = server.accept()
+            peer.recv(PREFACE.size, socket.MSG_WAITALL)
+            peer.sendall(ANSWER.pack(ANSWER_MAGIC, 2, 0, len(last), 0x300, *(last or (0,))))
+            return peer
+
+        def send():
+            sender = Sender(f"tcp://127.0.0.1:{server.getsockname()[1]}", 0x300)
+            sender.send(0, b"data")
+            sender.skip_to(5)
+            sender.send(5, b"data")
+            sender.end()
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with answer() as peer:
+            peer.recv(2 * HEADER.size + 4, socket.MSG_WAITALL)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the connection breaks
+        with answer(5) as peer:
+            header = HEADER.unpack(peer.recv(HEADER.size, socket.MSG_WAITALL))
+            assert (header[1], header[4]) == (FRAGMENT, 5), header
+            peer.recv(4 + HEADER.size, socket.MSG_WAITALL)
+        sender.join()
 
 
 def test_a_sender_that_comes_when_the_run_has_gone_on_without_it_ends():

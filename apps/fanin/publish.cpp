@@ -40,8 +40,13 @@ Result<int> run_publisher(SocketTool& tool, const PublishOptions& arguments) {
   socket = std::move(*made);
   tool.listens_at(socket->url());
   // A connection comes before its subscriptions, so on_subscriber is too early to publish.
-  tool.send_with([&] { return socket->publish(arguments.tag, tool.message()); },
-                 [&] { return socket->has_subscriber(arguments.tag); });
+  tool.send_with(
+      [&] {
+        const net::SendOutcome outcome = socket->publish(arguments.tag, tool.message());
+        if (socket->counters().too_large > 0) tool.too_large_for_one();
+        return outcome;
+      },
+      [&] { return socket->has_subscriber(arguments.tag); });
   return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 

@@ -163,8 +163,8 @@ bool SocketTool::send_one() {
   open_ = outcome == net::SendOutcome::accepted;
   if (outcome == net::SendOutcome::too_large) {
     outcome_ =
-        fail(ErrorKind::usage, fmt::format("--size {}: the other side takes only smaller messages",
-                                           format_size(message_.size())));
+        fail(ErrorKind::usage,
+             fmt::format("--size {}: the other side takes only smaller messages", arguments_.size));
     end();
   }
   if (!open_) return false;
@@ -174,6 +174,14 @@ bool SocketTool::send_one() {
     end();
   }
   return true;
+}
+
+void SocketTool::too_large_for_one() {
+  if (!outcome_) return;
+  outcome_ = fail(ErrorKind::usage,
+                  fmt::format("--size {}: a subscriber takes only smaller messages, and gets none",
+                              arguments_.size));
+  terminal_.log(LogLevel::warning, outcome_.error().text);
 }
 
 void SocketTool::receiving() {

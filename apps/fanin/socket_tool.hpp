@@ -68,6 +68,7 @@ public:
   // A connection to the other side could not be made or has ended. `other_kind`: what to say of a
   // socket that is no counterpart, which ends the tool: another attempt would not help.
   void unconnected(message::CloseReason reason, std::string_view other_kind);
+  void too_large_for_one(); // a subscriber does not take messages of --size
   // Around taking what has come: notes the times, ends at --count.
   void receiving();
   void received(std::uint64_t messages);

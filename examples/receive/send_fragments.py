@@ -166,7 +166,7 @@ class Sender:
         if last is None:
             first = max(len(numbers) - 1, 0)
         else:
-            first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
+            first = numbers.index(last) + 1 if last in numbers else 0
         return [message for _, message in self.kept][first:]
 
 

@@ -184,11 +184,11 @@ TEST_P(Publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
 }
 
 TEST_P(Publish, what_is_larger_than_a_subscriber_takes_is_skipped_for_it_alone) {
-  constexpr std::size_t most = 1000 - sizeof(Tag);
+  constexpr std::size_t most = 1000;
   start();
   std::uint64_t skipped = 0;
   for (const Mode mode : {Mode::high_throughput, Mode::low_latency}) {
-    const auto modest = listen(ends.client(), {1}, mode, 1000);
+    const auto modest = listen(ends.client(), {1}, mode, most);
     for (const std::size_t size : {most, most + 1, std::size_t{5000}, std::size_t{100'000}})
       send(1, pattern(size, 1));
     ASSERT_EQ(publisher->publish(1, memory::HeapPage::copy(pattern(5000, 1))),
@@ -203,6 +203,7 @@ TEST_P(Publish, what_is_larger_than_a_subscriber_takes_is_skipped_for_it_alone) 
     ASSERT_TRUE(ends.until([&] { return other->messages() == 2 && modest->messages() == 3; }));
     EXPECT_EQ(modest->got[1], (std::vector{pattern(most, 1), pattern(10, 2), pattern(20, 4)}));
     EXPECT_EQ(publisher->counters().skipped, ++skipped);
+    EXPECT_EQ(publisher->counters().too_large, skipped);
     EXPECT_TRUE(modest->ended.empty());
   }
 }

@@ -184,6 +184,7 @@ void Publisher::count_skipped(Member& member, std::uint64_t messages) {
 // Not one of the group's messages: what its members have seen of those stays true.
 void Publisher::skip(Group& group) {
   for (Member* const member : group.members) count_skipped(*member, 1);
+  counters_.too_large += group.members.size();
 }
 
 // To each member as a transport message of its own.

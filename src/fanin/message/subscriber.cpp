@@ -20,6 +20,10 @@ memory::View make_request(SubscriptionRequest request, std::span<const Tag> tags
   return view;
 }
 
+std::uint64_t tagged_max(const SubscriberOptions& options) {
+  return std::min(options.message_max, Message::size_max - sizeof(Tag)) + sizeof(Tag);
+}
+
 } // namespace
 
 struct Subscriber::Connection final : detail::ConnectorOwner {
@@ -31,7 +35,7 @@ struct Subscriber::Connection final : detail::ConnectorOwner {
                   {.reconnect = owner.options_.reconnect,
                    .send_queue_bytes = 1U << 20,
                    .low_latency = true,
-                   .message_max = std::min(owner.options_.message_max, Message::size_max)}) {}
+                   .message_max = tagged_max(owner.options_)}) {}
 
   void on_open(const Hello& peer) override;
   void on_message(net::Event& event) override;
@@ -95,7 +99,7 @@ Subscriber::Subscriber(Context& context, SubscriberOptions options)
     : context_(context),
       options_(std::move(options)),
       queue_(context, counters_,
-             {.message_max = options_.message_max,
+             {.message_max = tagged_max(options_),
               .unfinished_max = options_.unfinished_max,
               .on_ready = options_.on_ready},
              [this](PageSource& source, CloseReason reason) { cut_off(source, reason); }) {}

@@ -22,8 +22,8 @@ namespace fanin::message {
 
 struct SubscriberOptions {
   ReconnectPolicy reconnect = {};
-  std::uint64_t message_max = 64U << 20; ///< bytes; publishers are told
-  std::uint64_t unfinished_max = 0; ///< bytes; as in HighThroughputReceiverOptions
+  std::uint64_t message_max = 64U << 20; ///< bytes, without the tag; publishers are told
+  std::uint64_t unfinished_max = 0; ///< bytes, with tags; as in HighThroughputReceiverOptions
   /// Called in the loop with each message of a low-latency subscription; see
   /// LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
   std::function<void(Message&)> on_message = {};

@@ -17,6 +17,10 @@ constexpr bool has_number(ReceiveKind kind) {
 std::uint64_t reached_end(const FragmentQueue& queue) {
   return queue.reached_end() == 0 ? 0 : queue.counter_of(queue.reached_end());
 }
+
+bool has_answered(const FragmentQueue& queue, EventNumber event) {
+  return queue.numbered() && queue.next_event() > event;
+}
 } // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
@@ -56,8 +60,13 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
   return header_.kind == ReceiveKind::end ? Step::ended : Step::header;
 }
 
-// The numbers of a source may have fallen since an earlier connection.
+// The numbers of a source may have fallen since an earlier connection. What was held is sent again,
+// and may be taken meanwhile.
 bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
+  if (resent_held_ && header_.event == resent_held_->counter &&
+      (queue.held() == resent_held_->event || has_answered(queue, resent_held_->event))) {
+    return true;
+  }
   if (header_.event >= left_out_end_) return false;
   return header_.event < first_ || header_.event < std::min(resent_end_, reached_end(queue));
 }
@@ -66,7 +75,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
     const bool known = header_.event < left_out_end_;
     if (!known && !queue.skip_to(header_.event)) return State::full;
-    finish_message();
+    finish_message(queue);
     return State::hungry;
   }
   const bool again = repeats(queue);
@@ -81,7 +90,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     if (step_ == Step::payload) {
       finish_fragment(queue);
     } else {
-      finish_message();
+      finish_message(queue);
     }
   }
   return State::hungry;
@@ -99,13 +108,41 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
     }
   }
   queue.end(flags);
-  finish_message();
+  finish_message(queue);
 }
 
-void ReceiveDecoder::finish_message() {
-  last_event_ = header_.event;
-  if (header_.kind == ReceiveKind::fragment) last_fragment_ = header_.event;
+void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
+  note_held(queue);
+  if (const auto held = queue.held(); !held) {
+    held_.reset();
+    note_last(header_.event, header_.kind);
+  } else if (!held_ || held_->event != *held) {
+    held_ = {.event = *held, .counter = header_.event, .kind = header_.kind};
+  }
   step_ = Step::header;
+}
+
+// It may have been taken meanwhile.
+void ReceiveDecoder::note_held(const FragmentQueue& queue) {
+  if (!held_ || !has_answered(queue, held_->event)) return;
+  note_last(held_->counter, held_->kind);
+  held_.reset();
+}
+
+void ReceiveDecoder::note_last(std::uint64_t counter, ReceiveKind kind) {
+  last_event_ = counter;
+  if (kind == ReceiveKind::fragment) last_fragment_ = counter;
+}
+
+std::optional<std::uint64_t> ReceiveDecoder::last_event() const {
+  if (!held_) return last_event_;
+  return std::min(last_event_.value_or(held_->counter), held_->counter);
+}
+
+// The number that is held is below if the source's counter was reset.
+std::optional<std::uint64_t> ReceiveDecoder::last_fragment() const {
+  if (!held_ || held_->kind != ReceiveKind::fragment || !last_fragment_) return last_fragment_;
+  return std::min(*last_fragment_, held_->counter);
 }
 
 void ReceiveDecoder::received(std::size_t bytes, FragmentQueue& queue) {
@@ -150,7 +187,7 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
-      if (payload_left_ == 0) finish_message();
+      if (payload_left_ == 0) finish_message(queue);
     }
   }
   return {offered - bytes.size(), state};
@@ -161,7 +198,9 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
+  note_held(queue);
   resent_end_ = reached_end(queue);
+  resent_held_ = held_;
   step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;

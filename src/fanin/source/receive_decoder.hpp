@@ -44,22 +44,29 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
-  /// The event number of the last message that was taken whole, as it was sent.
-  [[nodiscard]] std::optional<std::uint64_t> last_event() const { return last_event_; }
-  /// The same of the last fragment.
-  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const { return last_fragment_; }
+  /// The event number of the last message that was taken whole, as it was sent. A number that the
+  /// queue holds does not count if it is above the one before: it may be wrong, and what lies below
+  /// may have been lost with the connection. (The first one of all counts.)
+  [[nodiscard]] std::optional<std::uint64_t> last_event() const;
+  /// The same of the last fragment; none if the queue holds the first one of all.
+  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const;
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.
   void begin_run() {
+    last_event_ = last_event();
     last_fragment_.reset();
+    held_ = resent_held_ = {};
     resent_end_ = 0;
     paused_ = false;
   }
   /// It has joined the run at this number: what is below is decided.
   void begin_at(std::uint64_t first) { first_ = first; }
   /// Another sender follows, which does not send again what the earlier one sent.
-  void begin_sender() { resent_end_ = 0; }
+  void begin_sender() {
+    resent_end_ = 0;
+    resent_held_.reset();
+  }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
   /// connection.
@@ -70,6 +77,11 @@ public:
 
 private:
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
+  struct Held { // the message whose number the queue holds, or held when it was last looked at
+    EventNumber event = 0;
+    std::uint64_t counter = 0; // as it was sent
+    ReceiveKind kind = ReceiveKind::fragment;
+  };
 
   // Gathers a header in gathered_; true when it is there.
   bool gather(std::span<const std::byte>& bytes);
@@ -78,7 +90,9 @@ private:
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
   void finish_fragment(FragmentQueue& queue);
-  void finish_message();
+  void finish_message(const FragmentQueue& queue);
+  void note_held(const FragmentQueue& queue);
+  void note_last(std::uint64_t counter, ReceiveKind kind);
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
 
   SourceId source_;
@@ -91,10 +105,12 @@ private:
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   std::uint64_t bad_checksums_ = 0;
-  std::optional<std::uint64_t> last_event_;
-  std::optional<std::uint64_t> last_fragment_;
+  std::optional<std::uint64_t> last_event_; // not held
+  std::optional<std::uint64_t> last_fragment_; // likewise
+  std::optional<Held> held_;
   std::uint64_t first_ = 0; // the readout unit has joined the run there
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
+  std::optional<Held> resent_held_; // the queue held it when the last connection ended
   std::uint64_t sent_again_ = 0;
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;

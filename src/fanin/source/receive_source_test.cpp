@@ -395,6 +395,28 @@ TEST(ReceiveSource, version_3_is_told_what_is_announced_and_again_when_it_comes_
   EXPECT_THAT(acknowledged(again), ::testing::ElementsAre(6));
 }
 
+// The bytes of a header have moved by one: what follows is no header, and its number is wrong.
+TEST(ReceiveSource, version_3_is_not_told_a_number_that_may_be_wrong) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77);
+  for (EventNumber event = 0; event < 8; ++event) sender.fragment(event, bytes_of(10, event));
+  sender.fragment(8 << 8, bytes_of(10, 8)).bytes().resize(sender.bytes().size() + 24);
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.counter("bad_mark") == 1; });
+
+  const Peer again(*bench.source);
+  SenderBytes rest(5);
+  rest.preface_of(3, 77);
+  for (EventNumber event = 8; event < 12; ++event) rest.fragment(event, bytes_of(10, event));
+  again.send(rest.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 12; });
+  EXPECT_EQ(answer_of(again).last, 7U);
+  EXPECT_EQ(bench.fixture.queue.written(), 12U);
+}
+
 TEST(ReceiveSource, versions_1_and_2_are_told_nothing) {
   for (const int version : {1, 2}) {
     Bench bench;
