@@ -161,12 +161,14 @@ class Sender:
                 pass
 
     def _unread(self, last):
-        """The messages after the one that was read last."""
+        """The messages after the one that was read last. The number does not say which one that was if skip_to() said it, too."""
         numbers = [event for event, _ in self.kept]
         if last is None:
             first = max(len(numbers) - 1, 0)
         else:
-            first = numbers.index(last) + 1 if last in numbers else 0
+            first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
+            if first > 1 and numbers[first - 2] == last:
+                first -= 1
         return [message for _, message in self.kept][first:]
 
 

@@ -60,13 +60,16 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
   return header_.kind == ReceiveKind::end ? Step::ended : Step::header;
 }
 
-// The numbers of a source may have fallen since an earlier connection. What was held is sent again,
-// and may be taken meanwhile.
+// The fragment that was held when the connection ended is sent again, and may be taken meanwhile.
+bool ReceiveDecoder::repeats_held(const FragmentQueue& queue) const {
+  const auto& held = held_at_disconnect_;
+  return held && held->kind == ReceiveKind::fragment && header_.event == held->counter &&
+         (queue.held() == held->event || (!held->fallen && has_answered(queue, held->event)));
+}
+
+// The numbers of a source may have fallen since an earlier connection.
 bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
-  if (resent_held_ && header_.event == resent_held_->counter &&
-      (queue.held() == resent_held_->event || has_answered(queue, resent_held_->event))) {
-    return true;
-  }
+  if (repeats_held(queue)) return true;
   if (header_.event >= left_out_end_) return false;
   return header_.event < first_ || header_.event < std::min(resent_end_, reached_end(queue));
 }
@@ -83,6 +86,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
       again ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
   sent_again_ += again;
+  if (!again) held_at_disconnect_.reset(); // what follows was not sent before
   payload_left_ = header_.size;
   crc_ = 0;
   step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
@@ -108,41 +112,51 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
     }
   }
   queue.end(flags);
+  judge_held(queue);
+  held_.reset(); // it was decided before this fragment began
   finish_message(queue);
 }
 
 void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
-  note_held(queue);
+  judge_held(queue);
   if (const auto held = queue.held(); !held) {
     held_.reset();
-    note_last(header_.event, header_.kind);
+    note_last(queue);
   } else if (!held_ || held_->event != *held) {
-    held_ = {.event = *held, .counter = header_.event, .kind = header_.kind};
+    held_ = {.event = *held,
+             .number = queue.counter_of(*held),
+             .counter = header_.event,
+             .kind = header_.kind,
+             .fallen = has_answered(queue, *held)};
   }
   step_ = Step::header;
 }
 
-// It may have been taken meanwhile.
-void ReceiveDecoder::note_held(const FragmentQueue& queue) {
-  if (!held_ || !has_answered(queue, held_->event)) return;
-  note_last(held_->counter, held_->kind);
+// A number above what the queue has come to is wrong: it was dropped, or bits are set in it that
+// the queue ignores. Before the first event of all, nothing is known.
+void ReceiveDecoder::note_last(const FragmentQueue& queue) {
+  if (!queue.numbered()) {
+    last_event_ = header_.event;
+  } else if (queue.next_event() != 0) {
+    const bool fragment = header_.kind == ReceiveKind::fragment;
+    const std::uint64_t most = queue.counter_of(queue.next_event() - (fragment ? 1 : 0));
+    set_last(std::min(header_.event, most), header_.kind);
+  }
+}
+
+// The number that was held may have been taken meanwhile.
+void ReceiveDecoder::judge_held(const FragmentQueue& queue) {
+  if (held_ && !held_->fallen && has_answered(queue, held_->event)) take_held();
+}
+
+void ReceiveDecoder::take_held() {
+  set_last(held_->counter, held_->kind);
   held_.reset();
 }
 
-void ReceiveDecoder::note_last(std::uint64_t counter, ReceiveKind kind) {
+void ReceiveDecoder::set_last(std::uint64_t counter, ReceiveKind kind) {
   last_event_ = counter;
   if (kind == ReceiveKind::fragment) last_fragment_ = counter;
-}
-
-std::optional<std::uint64_t> ReceiveDecoder::last_event() const {
-  if (!held_) return last_event_;
-  return std::min(last_event_.value_or(held_->counter), held_->counter);
-}
-
-// The number that is held is below if the source's counter was reset.
-std::optional<std::uint64_t> ReceiveDecoder::last_fragment() const {
-  if (!held_ || held_->kind != ReceiveKind::fragment || !last_fragment_) return last_fragment_;
-  return std::min(*last_fragment_, held_->counter);
 }
 
 void ReceiveDecoder::received(std::size_t bytes, FragmentQueue& queue) {
@@ -198,9 +212,9 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
-  note_held(queue);
+  judge_held(queue);
   resent_end_ = reached_end(queue);
-  resent_held_ = held_;
+  held_at_disconnect_ = held_;
   step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;

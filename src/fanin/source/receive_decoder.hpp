@@ -44,19 +44,27 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
-  /// The event number of the last message that was taken whole, as it was sent. A number that the
-  /// queue holds does not count if it is above the one before: it may be wrong, and what lies below
-  /// may have been lost with the connection. (The first one of all counts.)
-  [[nodiscard]] std::optional<std::uint64_t> last_event() const;
-  /// The same of the last fragment; none if the queue holds the first one of all.
-  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const;
+  /// The event number, as it was sent, of the last message that was taken whole and whose number
+  /// is right. A number that the queue holds may be wrong, and counts only if there is no other.
+  [[nodiscard]] std::optional<std::uint64_t> last_event() const {
+    return last_event_ || !held_ ? last_event_ : held_->counter;
+  }
+  /// The same of the last fragment since begin_run(), for a sender that sends again all that is
+  /// above. None while a number is held that is below: the source's counter may have been reset.
+  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const {
+    return held_ && held_->fallen ? std::nullopt : last_fragment_;
+  }
+  /// All below `end` is announced: what was held there is decided. `end`: as the source counts.
+  void announced(std::uint64_t end) {
+    if (held_ && !held_->fallen && held_->number < end) take_held();
+  }
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.
   void begin_run() {
     last_event_ = last_event();
     last_fragment_.reset();
-    held_ = resent_held_ = {};
+    held_ = held_at_disconnect_ = {};
     resent_end_ = 0;
     paused_ = false;
   }
@@ -65,7 +73,7 @@ public:
   /// Another sender follows, which does not send again what the earlier one sent.
   void begin_sender() {
     resent_end_ = 0;
-    resent_held_.reset();
+    held_at_disconnect_.reset();
   }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
@@ -79,8 +87,10 @@ private:
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
   struct Held { // the message whose number the queue holds, or held when it was last looked at
     EventNumber event = 0;
-    std::uint64_t counter = 0; // as it was sent
+    std::uint64_t number = 0; // of the event, as the source counts
+    std::uint64_t counter = 0; // as it was sent, perhaps with fewer bits
     ReceiveKind kind = ReceiveKind::fragment;
+    bool fallen = false; // the number is below what the queue has answered
   };
 
   // Gathers a header in gathered_; true when it is there.
@@ -88,11 +98,14 @@ private:
   [[nodiscard]] State begin(FragmentQueue& queue);
   void check_header();
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
+  [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
   void finish_fragment(FragmentQueue& queue);
   void finish_message(const FragmentQueue& queue);
-  void note_held(const FragmentQueue& queue);
-  void note_last(std::uint64_t counter, ReceiveKind kind);
+  void note_last(const FragmentQueue& queue);
+  void judge_held(const FragmentQueue& queue);
+  void take_held();
+  void set_last(std::uint64_t counter, ReceiveKind kind);
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
 
   SourceId source_;
@@ -105,12 +118,12 @@ private:
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   std::uint64_t bad_checksums_ = 0;
-  std::optional<std::uint64_t> last_event_; // not held
+  std::optional<std::uint64_t> last_event_; // whose number is right
   std::optional<std::uint64_t> last_fragment_; // likewise
   std::optional<Held> held_;
   std::uint64_t first_ = 0; // the readout unit has joined the run there
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
-  std::optional<Held> resent_held_; // the queue held it when the last connection ended
+  std::optional<Held> held_at_disconnect_; // the sender may send it again
   std::uint64_t sent_again_ = 0;
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;

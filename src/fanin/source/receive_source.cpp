@@ -88,6 +88,7 @@ bool ReceiveSource::ready(Time now) {
 }
 
 void ReceiveSource::announced(EventNumber end) {
+  decoder_.announced(end);
   acknowledger_.announced(end);
   if (connection_ && !restarted_) acknowledger_.send(connection_);
 }
