@@ -102,7 +102,11 @@ class Breaking:
             except OSError:
                 return
             limit = self.after.pop(0) if self.after else None
-            there = socket.create_connection(("127.0.0.1", self.port.number))
+            try:
+                there = socket.create_connection(("127.0.0.1", self.port.number))
+            except OSError:  # the run has ended
+                connection.close()
+                continue
             threading.Thread(target=self.pass_on, args=(connection, there, limit), daemon=True).start()
             threading.Thread(target=self.pass_on, args=(there, connection, None), daemon=True).start()
 

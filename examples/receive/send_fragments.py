@@ -99,10 +99,24 @@ class Sender:
             try:
                 self.socket.sendall(HEADER.pack(MARK, END, 0, self.source, 0, 0, 0))
                 self.socket.shutdown(socket.SHUT_WR)
-                self.socket.recv(1)  # until fanin has read it all and closed
-                return self.socket.close()
+                while self.socket.recv(65536):  # until fanin has read it all and closed
+                    pass
+                self.socket.close()
+                if self._has_ended():
+                    return
             except OSError:
-                self._reconnect()
+                pass
+            self._reconnect()
+
+    def _has_ended(self):
+        """False: fanin closed the connection before it had read the end, since bytes were damaged on the way."""
+        try:
+            with socket.create_connection(self.address, timeout=1.0) as self.socket:
+                self.socket.sendall(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number))
+                self._answer()
+            return False
+        except OSError:  # nobody listens there any more, or for another run
+            return True
 
     def _send(self, event, message):
         self.kept.append((event, message))

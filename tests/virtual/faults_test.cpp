@@ -468,6 +468,23 @@ TEST(Faults, nobody_is_said_to_build_where_nobody_is_left) {
                                 "'bu1' is gone .*: its [1-9][0-9]* events wait for a builder")));
 }
 
+// It would end before one of them is here, which has to tell its slices that nothing comes.
+TEST(Faults, a_run_whose_events_are_dealt_by_number_begins_when_all_builder_units_are_here) {
+  auto options = triggered(1, 2, 20'000);
+  options.system.assignment = AssignmentPolicy::by_number;
+  options.system.events_max = 1;
+  VirtualSystem system{options};
+  system.start_event_manager();
+  system.start_readout(0);
+  system.start_builder(0);
+  EXPECT_FALSE(system.run_until_ended(1s));
+  system.start_builder(1);
+  ASSERT_TRUE(system.run_until_ended(10s)) << tail_of_log(system);
+  EXPECT_EQ(system.builders(), 2U);
+  EXPECT_TRUE(system.outcome_of_builder(1));
+  expect_balanced(system);
+}
+
 TEST(Faults, nobody_is_said_to_build_events_that_are_dealt_by_number) {
   auto options = triggered(1, 2, 20'000);
   options.system.assignment = AssignmentPolicy::by_number;

@@ -208,7 +208,7 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
 }
 
 ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
-  const bool within = gathered_size_ != 0 || step_ == Step::payload || step_ == Step::discard;
+  const bool within = within_message();
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;

@@ -40,6 +40,10 @@ public:
   [[nodiscard]] std::span<std::byte> direct(FragmentQueue& queue);
   void received(std::size_t bytes, FragmentQueue& queue);
 
+  /// A message is taken, and is not complete.
+  [[nodiscard]] bool within_message() const {
+    return gathered_size_ != 0 || step_ == Step::payload || step_ == Step::discard;
+  }
   /// The connection has ended. Returns the fault if it ended within a message. The decoder is then
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);

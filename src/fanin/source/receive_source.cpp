@@ -232,6 +232,19 @@ bool ReceiveSource::begin_next(Time now) {
   return bool{connection_};
 }
 
+// The connection has nothing to read. If it ends within a message, a size may be wrong, and what
+// the sender has sent may have been taken for payload: one that comes back sends it again. Returns
+// when to look again.
+Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
+  if (sender_ == 0 || !decoder_.within_message()) return never;
+  const Time end = unreadable_since_ + silence_max;
+  if (now < end) return end;
+  close_connection(queue, now,
+                   fmt::format("the rest of a message has not come for {}: its size may be wrong",
+                               format_duration(silence_max)));
+  return now;
+}
+
 // The connection has nothing to read. Whether it has ended is not known as long as the end that its
 // sender sent is under way, so the others wait. Returns when to look again.
 Time ReceiveSource::watch_waiting(Time now) {
@@ -299,6 +312,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   if (got < 0 && errno == EINTR) return;
   if (got < 0 && errno == EAGAIN) {
     readable_ = false;
+    unreadable_since_ = now;
     return;
   }
   if (got < 0) {
@@ -376,7 +390,8 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     case ReceiveDecoder::State::hungry: break;
     }
     if (!readable_) {
-      const Time wake = watch_waiting(now);
+      const Time wake = std::min(watch_message(queue, now), watch_waiting(now));
+      if (!connection_) continue;
       if (!readable_) return wait_until(wake, now);
     }
     bytes += decoder_.direct(queue).size() + cost_per_call;

@@ -77,6 +77,7 @@ private:
   [[nodiscard]] ReceiveAnswer answer_to(const ReceivePort::Arrival& arrival) const;
   void begin_again(FragmentQueue& queue, Time now);
   [[nodiscard]] bool begin_next(Time now);
+  [[nodiscard]] Time watch_message(FragmentQueue& queue, Time now);
   [[nodiscard]] Time watch_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
@@ -102,6 +103,7 @@ private:
   bool listening_ = false;
   bool port_watched_ = false;
   bool readable_ = false; // the socket may have more
+  Time unreadable_since_;
   bool restarted_ = false; // since the last read()
   bool begun_ = false; // bytes were read over it, or its sender was told that some were before
   bool waiting_logged_ = false; // that others wait for the end of this connection

@@ -417,6 +417,36 @@ TEST(ReceiveSource, version_3_is_not_told_a_number_that_may_be_wrong) {
   EXPECT_EQ(bench.fixture.queue.written(), 12U);
 }
 
+// The size of fragment 1 is wrong: 2 and 3 are taken for its payload.
+TEST(ReceiveSource, a_sender_whose_message_does_not_end_is_closed_and_sends_again) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77).fragment(0, bytes_of(10, 0));
+  ReceiveHeader header = sender.plain(1);
+  header.size = 4000;
+  sender.header(header).fragment(2, bytes_of(10, 2)).fragment(3, bytes_of(10, 3));
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.fixture.queue.open(); });
+  (void)bench.source->read(bench.fixture.queue, Time{}); // there is no more
+  const Time now = Time{} + std::chrono::milliseconds{999};
+  EXPECT_GT(bench.source->read(bench.fixture.queue, now).wake, now);
+  EXPECT_EQ(answer_of(peer).has_last, 0);
+  EXPECT_FALSE(peer.closed());
+  (void)bench.source->read(bench.fixture.queue, Time{} + std::chrono::seconds{1});
+  EXPECT_TRUE(peer.closed());
+  EXPECT_EQ(bench.counter("cut_short"), 1U);
+  const Peer again(*bench.source);
+  SenderBytes rest(5);
+  rest.preface_of(3, 77);
+  for (EventNumber event = 1; event < 4; ++event) rest.fragment(event, bytes_of(10, event));
+  again.send(rest.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 4; });
+  EXPECT_EQ(answer_of(again).last, 0U);
+  EXPECT_EQ(bench.fixture.queue.written(), 4U);
+}
+
 TEST(ReceiveSource, versions_1_and_2_are_told_nothing) {
   for (const int version : {1, 2}) {
     Bench bench;

@@ -89,8 +89,17 @@ bool EventManager::poll() {
 
 // --- the life of the run -------------------------------------------------------------------------
 
+// Where events are dealt by number, no builder unit can do without another one: a run that has few
+// events would end before the last of them is here, and the slices that it serves would wait for
+// it.
+bool EventManager::all_needed_are_here() const {
+  const bool dealt = system_.assignment == AssignmentPolicy::by_number;
+  return readouts_.present_count() == readouts_.size() &&
+         builders_.present_count() >= (dealt ? builders_.size() : 1);
+}
+
 void EventManager::start_if_ready() {
-  const bool ready = readouts_.present_count() == readouts_.size() && !builders_.none_present();
+  const bool ready = all_needed_are_here();
   if (!phase_.is(Phase::waiting) || !ready) return;
   const Time now = environment_.loop->now();
   accounts_.begin(now);

@@ -129,6 +129,7 @@ private:
   [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);
   [[nodiscard]] bool on_hand_back(NodeId builder, const wire::HandBack& back);
   // the life of the run
+  [[nodiscard]] bool all_needed_are_here() const;
   void start_if_ready();
   void watch_laggards();
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader);
