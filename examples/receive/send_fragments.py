@@ -99,24 +99,11 @@ class Sender:
             try:
                 self.socket.sendall(HEADER.pack(MARK, END, 0, self.source, 0, 0, 0))
                 self.socket.shutdown(socket.SHUT_WR)
-                while self.socket.recv(65536):  # until fanin has read it all and closed
+                while self.socket.recv(65536):  # until fanin has read it all and closed; a reset says that it has not
                     pass
-                self.socket.close()
-                if self._has_ended():
-                    return
+                return self.socket.close()
             except OSError:
-                pass
-            self._reconnect()
-
-    def _has_ended(self):
-        """False: fanin closed the connection before it had read the end, since bytes were damaged on the way."""
-        try:
-            with socket.create_connection(self.address, timeout=1.0) as self.socket:
-                self.socket.sendall(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number))
-                self._answer()
-            return False
-        except OSError:  # nobody listens there any more, or for another run
-            return True
+                self._reconnect()
 
     def _send(self, event, message):
         self.kept.append((event, message))

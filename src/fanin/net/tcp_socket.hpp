@@ -45,7 +45,7 @@ bind_and_listen(const Url& url, std::span<const Address> addresses);
 [[nodiscard]] FANIN_INTERNAL_API std::string error_text(int error);
 
 // Makes closing send a reset and forget what was not delivered.
-void set_reset_on_close(const Descriptor& socket);
+FANIN_INTERNAL_API void set_reset_on_close(const Descriptor& socket);
 
 // Whether this process may use that congestion control. Errors: usage, with those that there are.
 [[nodiscard]] FANIN_INTERNAL_API Result<> check_congestion(const std::string& name);

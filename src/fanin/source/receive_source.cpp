@@ -11,6 +11,7 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::source {
 namespace {
@@ -271,6 +272,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
     connection_lines_.write(options_.log, now, LogLevel::info,
                             fmt::format("{} disconnected: {}", peer_, why));
   } else {
+    net::set_reset_on_close(connection_); // its sender sees that not all was read
     warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
   connection_ = Descriptor{};
@@ -390,8 +392,9 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     case ReceiveDecoder::State::hungry: break;
     }
     if (!readable_) {
-      const Time wake = std::min(watch_message(queue, now), watch_waiting(now));
+      const Time message_due = watch_message(queue, now);
       if (!connection_) continue;
+      const Time wake = std::min(message_due, watch_waiting(now));
       if (!readable_) return wait_until(wake, now);
     }
     bytes += decoder_.direct(queue).size() + cost_per_call;

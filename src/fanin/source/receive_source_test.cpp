@@ -417,6 +417,26 @@ TEST(ReceiveSource, version_3_is_not_told_a_number_that_may_be_wrong) {
   EXPECT_EQ(bench.fixture.queue.written(), 12U);
 }
 
+// A sender that has said its end and waits for the close must not take it for success.
+TEST(ReceiveSource, a_connection_that_ends_for_a_fault_is_reset) {
+  for (const bool fault : {false, true}) {
+    Bench bench;
+    bench.fixture.queue.start(0);
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    sender.preface_of(2, 77).fragment(0, bytes_of(10, 0));
+    if (fault) sender.bytes().resize(sender.bytes().size() + 24);
+    peer.send(sender.end().bytes());
+    bench.read_until(
+        [&] { return bench.last.state == ReadState::finished || bench.counter("bad_mark") == 1; });
+    Bytes rest(100);
+    ssize_t got = 0;
+    while ((got = peer.receive(rest)) > 0) {
+    }
+    EXPECT_EQ(got, fault ? -ECONNRESET : 0);
+  }
+}
+
 // The size of fragment 1 is wrong: 2 and 3 are taken for its payload.
 TEST(ReceiveSource, a_sender_whose_message_does_not_end_is_closed_and_sends_again) {
   Bench bench;

@@ -259,6 +259,7 @@ std::string_view EventManager::after_loss_of_readout() const {
 
 // What becomes of the events that it had to build.
 std::string EventManager::after_loss_of_builder(std::uint64_t events) const {
+  if (phase_.is(Phase::waiting) && !all_needed_are_here()) return "the run cannot begin without it";
   if (events == 0) return "it had nothing to build";
   if (system_.assignment == AssignmentPolicy::by_number)
     return fmt::format("its {} until it comes back (`event.assignment` = \"by-number\")",

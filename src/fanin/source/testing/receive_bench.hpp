@@ -59,6 +59,11 @@ public:
     char byte = 0;
     return ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
   }
+  // Waits. How many bytes there were; 0: it was closed in order; else the negative error.
+  [[nodiscard]] ssize_t receive(std::span<std::byte> room) const {
+    const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), 0);
+    return got < 0 ? -errno : got;
+  }
   void close() { socket_ = Descriptor{}; }
   // As the source's log has it.
   [[nodiscard]] std::string address() const {
