@@ -59,8 +59,7 @@ public:
 
   /// Publishes to all subscribers of the tag. If there are none, it is accepted too. Backpressure:
   /// nobody gets it, on_writable follows (SlowSubscriber::block). A subscriber that takes no
-  /// messages of that size does not get it, which is counted as skipped, and
-  /// as too large.
+  /// messages of that size does not get it, which is counted as skipped and as too large.
   [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
   /// Publishes a message of at least copy_below_bytes without a copy; copies a smaller one.
   [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, const memory::View& message);
