@@ -66,8 +66,8 @@ def send(url, source, fragments):
     host, port = url.removeprefix("tcp://").split(":")
     connection = socket.create_connection((host, int(port)))
     connection.sendall(struct.pack("<8sHHI", b"FANINRCV", 1, 0, source))
-    for own, (payload, flags) in enumerate(fragments):
-        connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, flags, source, own, len(payload), 0) + payload)
+    for own, (payload, flags, *crc) in enumerate(fragments):
+        connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, flags, source, own, len(payload), *(crc or [0])) + payload)
     connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 2, 0, source, 0, 0, 0))
     connection.shutdown(socket.SHUT_WR)
     return connection
@@ -97,6 +97,37 @@ def test_what_super_fragments_merge_stands_in_files_under_the_detectors_numbers(
             assert missing == {(detector_number(5), 2, LOST), (detector_number(6), 8, LOST)}
         shown = fanin("inspect", result["files"][0], "--event", detector_number(5))
         assert "0x2" in shown.stdout and "lost with its readout unit" in shown.stdout, shown.stdout
+
+
+def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_files():
+    def damaged(own, at):
+        whole = super_fragment(detector_number(own), [1, 2])
+        return whole[:at] + bytes([whole[at] ^ 0x20]) + whole[at + 1:], 1, crc32c(whole)
+
+    left = [(super_fragment(detector_number(own), [1, 2]), 0) for own in range(EVENTS)]
+    left[3] = damaged(3, 24 + 2 * 12 + 5)  # payload of source 1
+    left[5] = (b"x" * len(left[5][0]), 0)  # nothing of a super-fragment, and no checksum
+    left[7] = damaged(7, 24)  # the id of source 1
+    left[9] = damaged(9, 20)  # the run number
+    right = [(super_fragment(detector_number(own), [7, 8]), 0) for own in range(EVENTS)]
+    with Folder() as folder:
+        with Run(folder.write("slice.toml", SLICE.format(output=folder.path / "out"))) as run:
+            urls = [run.wait_for(r"0x100\d.*waits for fragments at (tcp://[^;]*)")[1] for _ in range(2)]
+            connections = [send(urls[0], 0x1000, left), send(urls[1], 0x1001, right)]
+            result = run.finish()
+            for connection in connections:
+                connection.close()
+        check_balanced(result)
+        events = result["events"]
+        assert (events["built"], events["incomplete"], events["bad"]) == (EVENTS, 2, 3), events
+        with h5py().File(result["files"][0], "r") as file:
+            marked = {(row["event"], row["source"]) for row in file["fragments"] if row["flags"] != 0}
+            missing = {(row["event"], row["source"]) for row in file["missing"]}
+        assert marked == {(detector_number(3), 1), (detector_number(9), 1), (detector_number(9), 2)}
+        assert missing == {(detector_number(own), source) for own in (5, 7) for source in (1, 2)}
+        done = fanin("verify", result["files"][0], result["manifest"])
+        problems = [line for line in done.stdout.splitlines() if line.startswith("problem")]
+        assert len(problems) == 1 and "seen and marked when it was built" in problems[0], done.stdout
 
 
 def test_a_slice_that_cannot_be_is_refused():

@@ -164,6 +164,8 @@ private:
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
     source.queue = read_queue(reader);
     source.merged = read_merged(reader, source.required);
+    const auto is_required = [](const storage::SourceInfo& one) { return one.required; };
+    if (!source.merged.empty()) source.required = std::ranges::any_of(source.merged, is_required);
     if (!source.merged.empty() && count * readouts > 1)
       reader.reject("merged", "several sources cannot merge the same ones: leave out count");
     source.settings.key = reader.key();

@@ -37,6 +37,7 @@ public:
       : current_(configuration.builders()) {
     options_.source = configuration.forward.source;
     options_.block = system.batch_events;
+    options_.integrity = system.checksum;
     options_.give_up = configuration.forward.give_up;
     options_.slices = configuration.forward.slices;
     options_.builders = configuration.builders();

@@ -51,8 +51,12 @@ SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
   SliceLink& link = *links_[number / options_.builders];
   if (link.waiting() >= options_.depth) return SubmitOutcome::busy;
   link.add(std::make_unique<SuperFragments>(
-      std::exchange(batch, {}), options_.sources, options_.run,
-      wire::Slice{.number = number, .of = of, .block = options_.block}, options_.source));
+      std::exchange(batch, {}),
+      SuperFragments::Options{.sources = options_.sources,
+                              .run = options_.run,
+                              .slice = {.number = number, .of = of, .block = options_.block},
+                              .source = options_.source,
+                              .integrity = options_.integrity}));
   timer_.start(loop_, loop_.now());
   return SubmitOutcome::accepted;
 }

@@ -53,8 +53,8 @@ TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
   batch.missing.push_back({{13, 14}, 20, wire::MissingReason::lost});
   batch.bad.push_back({14, 30, wire::fragment_bad_checksum});
   const auto sources = testing::make_sources(3);
-  const SuperFragments events(std::move(batch), sources, 9, {.number = 1, .of = 3, .block = 4},
-                              merged);
+  const SuperFragments events(std::move(batch),
+                              {sources, 9, {.number = 1, .of = 3, .block = 4}, merged});
   EXPECT_EQ(events.ticket(), 7U);
   ASSERT_EQ(events.events(), 4U);
   ASSERT_EQ(events.messages(), 5U);
@@ -66,8 +66,9 @@ TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
     std::memcpy(&header, bytes.data(), sizeof header);
     EXPECT_EQ(header.event, 4 + i);
     EXPECT_EQ(header.source, merged);
-    EXPECT_EQ(header.flags, i == 1 ? source::receive_truncated : 0);
+    EXPECT_EQ(header.flags, source::receive_has_crc | (i == 1 ? source::receive_truncated : 0));
     const auto fragment = std::span(bytes).subspan(sizeof header);
+    EXPECT_EQ(header.crc32c, wire::crc32c(fragment));
     ASSERT_EQ(header.size, fragment.size());
     const wire::SuperHead head(fragment, fragment.size(), 3);
     ASSERT_TRUE(head.good());
@@ -98,6 +99,35 @@ TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(events.number(i), 4 + i);
 }
 
+// The slice is to find what changes on the way to it, and not once more what came damaged.
+TEST(SuperFragments, have_the_checksum_of_their_bytes_whatever_these_are) {
+  const auto sources = testing::make_sources(2);
+  BatchMaker maker(sources, 64, 4096);
+  BuiltBatch batch = maker.make(
+      1, {0, 2}, [](EventNumber, SourceId) { return testing::FragmentPlan{.size = 9000}; });
+  for (const SourcePiece& piece : batch.pieces) {
+    if (piece.source != 20 || piece.range.first != 1) continue;
+    const_cast<std::byte*>(piece.payload.data())[5] ^= std::byte{1};
+  }
+  batch.bad.push_back({1, 20, wire::fragment_bad_checksum});
+  const SuperFragments events(std::move(batch), {sources, 1, {}, merged});
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Bytes bytes = bytes_of(events, i);
+    source::ReceiveHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.crc32c, wire::crc32c(std::span(bytes).subspan(sizeof header))) << i;
+  }
+}
+
+TEST(SuperFragments, of_a_run_without_checksums_have_none) {
+  const auto sources = testing::make_sources(2);
+  BatchMaker maker(sources);
+  const SuperFragments events(maker.make(1, {0, 1}), {sources, 1, {}, merged, false});
+  source::ReceiveHeader header;
+  std::memcpy(&header, bytes_of(events, 0).data(), sizeof header);
+  EXPECT_EQ(header.flags, 0U);
+}
+
 TEST(SuperFragments, end_with_the_number_behind_the_batch) {
   const auto sources = testing::make_sources(2);
   const wire::Slice slice{.number = 1, .of = 3, .block = 4};
@@ -113,7 +143,7 @@ TEST(SuperFragments, end_with_the_number_behind_the_batch) {
   BuiltBatch without;
   without.range = {16, 20};
   without.gaps.push_back({16, 20});
-  const SuperFragments none(std::move(without), sources, 1, slice, merged);
+  const SuperFragments none(std::move(without), {sources, 1, slice, merged});
   EXPECT_EQ(none.events(), 0U);
   EXPECT_EQ(end_of(none), 8U);
   EXPECT_EQ(none.number(0), 8U);
@@ -122,7 +152,7 @@ TEST(SuperFragments, end_with_the_number_behind_the_batch) {
   BuiltBatch some = maker.make(1, {12, 14});
   some.range = {12, 16};
   some.gaps.push_back({14, 16});
-  const SuperFragments events(std::move(some), sources, 1, slice, merged);
+  const SuperFragments events(std::move(some), {sources, 1, slice, merged});
   EXPECT_EQ(events.first(), 4U);
   EXPECT_EQ(events.last(), 5U);
   EXPECT_EQ(end_of(events), 8U);

@@ -158,6 +158,31 @@ TEST_F(MergedFile, of_bytes_that_are_no_super_fragment_all_sources_are_missing) 
                                     "its source; source 0x1e (source-30), dropped")));
 }
 
+TEST_F(MergedFile, of_a_damaged_super_fragment_those_are_marked_whose_checksum_differs) {
+  for (EventNumber own = 5; own < 8; ++own) add_all(own, own + 8);
+  Bytes damaged = super(12, {{10, {50, 0}}, {40, {50, 0}}});
+  damaged.back() ^= std::byte{1};
+  add(500, 4, damaged, 30);
+  add(501, 4, super(12, {{20, {5, 0}}, {30, {5, 0}}}));
+  batch_.bad.push_back({4, 500, wire::fragment_bad_checksum});
+  const auto found = write();
+  EXPECT_EQ(found.crc_errors, 1U);
+  EXPECT_EQ(found.flagged, 1U);
+  EXPECT_THAT(found.problems, ElementsAre(HasSubstr("event 12, source 0x28")));
+}
+
+TEST_F(MergedFile, of_a_super_fragment_whose_table_is_damaged_all_are_marked) {
+  for (EventNumber own = 5; own < 8; ++own) add_all(own, own + 8);
+  add(500, 4, super(12, {{10, {50, 0}}, {40, {50, 0}}}));
+  add(501, 4, super(12, {{20, {5, 0}}, {30, lost_there}}));
+  batch_.bad.push_back({4, 500, wire::fragment_bad_checksum});
+  batch_.bad.push_back({4, 501, wire::fragment_bad_checksum | wire::fragment_bad_number});
+  const auto found = write();
+  EXPECT_EQ(found.crc_errors, 0U);
+  EXPECT_EQ(found.flagged, 3U);
+  EXPECT_THAT(found.problems, IsEmpty());
+}
+
 TEST_F(MergedFile, gaps_have_the_detectors_numbers) {
   batch_.gaps = {{0, 3}, {5, 6}};
   for (const EventNumber own : {4U, 6U, 7U}) add_all(own, own + 8);

@@ -7,54 +7,72 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/source/receive_format.hpp"
 #include "fanin/storage/super_head.hpp"
+#include "fanin/wire/checksum.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::storage {
+namespace {
 
-SuperFragments::SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sources, RunNumber run,
-                               const wire::Slice& slice, SourceId as)
-    : batch_(std::move(batch)), first_(slice.own_number(batch_.range.first)) {
+std::uint32_t checksum_as_sent(std::span<const std::byte> head,
+                               std::span<const FragmentRow> fragments,
+                               const detail::ExtentIndex& index) {
+  std::uint32_t crc = wire::crc32c(head);
+  for (const FragmentRow& fragment : fragments) {
+    // Of a damaged one the row has the checksum of what it should be.
+    const bool damaged = (fragment.flags & event_bad_checksum) != 0;
+    const std::uint32_t own =
+        damaged ? index.crc32c(fragment.offset, fragment.size) : fragment.crc32c;
+    crc = wire::crc32c_of_both(crc, own, fragment.size);
+  }
+  return crc;
+}
+
+} // namespace
+
+SuperFragments::SuperFragments(BuiltBatch batch, const Options& options)
+    : batch_(std::move(batch)), first_(options.slice.own_number(batch_.range.first)) {
   detail::RowBuilder rows(
-      {.sources = sources, .merged = {}, .slice = {}, .node = 0, .incarnation = 1});
+      {.sources = options.sources, .merged = {}, .slice = {}, .node = 0, .incarnation = 1});
   rows.start({});
   rows.add(batch_);
   detail::ExtentIndex index;
   index.read(rows.extents());
-  for (const EventRow& row : rows.events()) add_event(rows, row, run, slice, as, index);
+  for (const EventRow& row : rows.events()) add_event(rows, row, options, index);
   // Without it the slice would wait: with the last number until another one confirms it, and for
   // numbers that no source has here.
-  const EventNumber behind = slice.own_number(batch_.range.end - 1) + 1;
+  const EventNumber behind = options.slice.own_number(batch_.range.end - 1) + 1;
   messages_.push_back({.number = behind,
                        .head = heads_.size(),
                        .head_size = sizeof(source::ReceiveHeader),
                        .part = parts_.size(),
                        .size = sizeof(source::ReceiveHeader)});
   const source::ReceiveHeader skip{
-      .kind = source::ReceiveKind::skip_to, .source = as, .event = behind};
-  put(&skip, sizeof skip);
+      .kind = source::ReceiveKind::skip_to, .source = options.source, .event = behind};
+  const auto bytes = std::as_bytes(std::span(&skip, 1));
+  heads_.insert(heads_.end(), bytes.begin(), bytes.end());
 }
 
-void SuperFragments::put(const void* data, std::size_t size) {
-  const auto* const bytes = static_cast<const std::byte*>(data);
-  heads_.insert(heads_.end(), bytes, bytes + size);
-}
-
-void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
-                               const wire::Slice& slice, SourceId as,
-                               const detail::ExtentIndex& index) {
+void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& row,
+                               const Options& options, const detail::ExtentIndex& index) {
   const auto fragments = rows.fragments().subspan(row.first_fragment, row.fragment_count);
   const auto missing = rows.missing().subspan(row.first_missing, row.missing_count);
-  const std::size_t count = fragments.size() + missing.size();
-  Message message{.number = slice.own_number(row.event),
+  const std::size_t head_size = wire::super_head_size(fragments.size() + missing.size());
+  Message message{.number = options.slice.own_number(row.event),
                   .head = heads_.size(),
-                  .head_size = sizeof(source::ReceiveHeader) + wire::super_head_size(count),
+                  .head_size = sizeof(source::ReceiveHeader) + head_size,
                   .part = parts_.size()};
-  const bool incomplete = (row.flags & event_incomplete) != 0;
-  source::ReceiveHeader header{.source = as, .event = message.number};
-  header.size = static_cast<std::uint32_t>(wire::super_head_size(count) + row.size);
-  if (incomplete) header.flags = source::receive_truncated;
-  put(&header, sizeof header);
-  append_super_head(run, row, fragments, missing, heads_);
+  source::ReceiveHeader header{.source = options.source, .event = message.number};
+  header.size = static_cast<std::uint32_t>(head_size + row.size);
+  unsigned flags = 0;
+  if ((row.flags & event_incomplete) != 0) flags |= source::receive_truncated;
+  if (options.integrity) flags |= source::receive_has_crc;
+  header.flags = static_cast<std::uint8_t>(flags);
+  heads_.resize(heads_.size() + sizeof header);
+  append_super_head(options.run, row, fragments, missing, heads_);
+  if (options.integrity) {
+    header.crc32c = checksum_as_sent(std::span(heads_).last(head_size), fragments, index);
+  }
+  std::memcpy(heads_.data() + message.head, &header, sizeof header);
   for (const FragmentRow& fragment : fragments) {
     index.each_part(fragment.offset, fragment.size, [this](std::span<const std::byte> part) {
       parts_.push_back({const_cast<std::byte*>(part.data()), part.size()});

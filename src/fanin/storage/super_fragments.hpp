@@ -22,10 +22,15 @@ namespace fanin::storage {
 /// nothing below the number behind the batch will come.
 class SuperFragments {
 public:
-  /// As an event builder whose sources are `sources`, ascending by id, sends it to the source
-  /// `as` of slice `slice`. Takes the batch, whose pages stay until this is destroyed.
-  SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sources, RunNumber run,
-                 const wire::Slice& slice, SourceId as);
+  struct Options {
+    std::span<const SourceInfo> sources; ///< of the event builder that sends, ascending by id
+    RunNumber run = 0;
+    wire::Slice slice; ///< that gets it
+    SourceId source = 0; ///< there
+    bool integrity = true; ///< fragments have checksums
+  };
+  /// Takes the batch, whose pages stay until this is destroyed.
+  SuperFragments(BuiltBatch batch, const Options& options);
 
   [[nodiscard]] std::uint64_t ticket() const { return batch_.ticket; }
   [[nodiscard]] std::size_t messages() const { return messages_.size(); }
@@ -59,9 +64,8 @@ private:
     std::uint64_t size = 0; // of all of it
     bool sent = false;
   };
-  void add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
-                 const wire::Slice& slice, SourceId as, const detail::ExtentIndex& index);
-  void put(const void* data, std::size_t size);
+  void add_event(const detail::RowBuilder& rows, const EventRow& row, const Options& options,
+                 const detail::ExtentIndex& index);
 
   BuiltBatch batch_;
   EventNumber first_ = 0;

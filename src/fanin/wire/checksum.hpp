@@ -16,4 +16,8 @@ namespace fanin::wire {
 [[nodiscard]] FANIN_API std::uint32_t crc32c(std::span<const std::byte> bytes,
                                              std::uint32_t previous = 0);
 
+/// The checksum of a followed by b, from those of both and the bytes of b, which are not read.
+[[nodiscard]] FANIN_API std::uint32_t crc32c_of_both(std::uint32_t first, std::uint32_t second,
+                                                     std::uint32_t second_size);
+
 } // namespace fanin::wire

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/random.hpp"
@@ -53,6 +54,22 @@ TEST(Checksum, of_two_parts_is_the_checksum_of_both_together) {
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
     const auto first = std::span(bytes).first(cut);
     ASSERT_EQ(crc32c(std::span(bytes).subspan(cut), crc32c(first)), whole) << cut;
+  }
+}
+
+TEST(Checksum, of_both_parts_follows_from_those_of_each) {
+  const auto bytes = random_bytes(1000, 3);
+  const std::uint32_t whole = crc32c(bytes);
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    const auto [first, second] =
+        std::pair(std::span(bytes).first(cut), std::span(bytes).subspan(cut));
+    const auto size = static_cast<std::uint32_t>(second.size());
+    ASSERT_EQ(crc32c_of_both(crc32c(first), crc32c(second), size), whole) << cut;
+  }
+  const std::vector<std::byte> zeros(5U << 24);
+  for (const std::uint32_t size : {65536U, 65537U, 1U << 24, (4U << 24) + 77, 5U << 24}) {
+    const auto second = std::span(zeros).first(size);
+    ASSERT_EQ(crc32c_of_both(whole, crc32c(second), size), crc32c(second, whole)) << size;
   }
 }
 

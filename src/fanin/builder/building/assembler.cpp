@@ -55,7 +55,11 @@ bool has_lost(std::span<const LostRange> lost, SourceId source, EventNumber even
 } // namespace
 
 Assembler::Assembler(const System& system, const SourceIndex& sources)
-    : system_(system), sources_(sources) {}
+    : system_(system), sources_(sources), super_reader_(system.slice) {
+  for (std::size_t i = 0; i < system_.sources.size(); ++i) {
+    if (!system_.sources[i].merged.empty()) merged_.push_back(i);
+  }
+}
 
 // --- assemblies ----------------------------------------------------------------------------------
 
@@ -219,14 +223,11 @@ void Assembler::add_partial(Assembly& assembly, Assembly::Progress& progress,
   progress = {.next = view.header.first_event + 1};
 }
 
-// A super-fragment that was cut short is no damage: what it merges is incomplete.
+// The first stage marks a super-fragment that lacks something as cut short, which is no damage.
 void Assembler::flagged(Assembly& assembly, EventNumber event, SourceId source,
                         std::uint32_t flags) {
   const bool merges = !system_.sources[sources_.find(source)].merged.empty();
-  if (merges && (flags & wire::fragment_truncated) != 0) {
-    assembly.cut_short.push_back(event);
-    flags &= ~wire::fragment_truncated;
-  }
+  if (merges) flags &= ~wire::fragment_truncated;
   if (flags != 0) assembly.bad.push_back({event, source, flags});
 }
 
@@ -377,6 +378,7 @@ std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
 void Assembler::decide(Assembly& assembly) {
   FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
+  for (const std::size_t source : merged_) read_super_fragments(assembly, system_.sources[source]);
   if (!assembly.missing.empty() || !assembly.gaps.empty() || !assembly.cut_short.empty()) {
     sort_out_missing(assembly);
   }
@@ -392,6 +394,34 @@ void Assembler::decide(Assembly& assembly) {
   }
   for (const auto& gap : assembly.gaps) batch.gaps.push_back({gap.first, gap.end});
   for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
+}
+
+// Of what is no super-fragment, all fragments are missing.
+void Assembler::read_super_fragments(Assembly& assembly, const SourceInfo& source) {
+  pieces_.clear();
+  for (const storage::SourcePiece& piece : assembly.batch.pieces) {
+    if (piece.source == source.id) pieces_.push_back(&piece);
+  }
+  const auto lacks_required = [&](const std::optional<wire::SuperHead>& head) {
+    for (std::size_t k = 0; k < source.merged.size(); ++k) {
+      if (source.merged[k].required && (!head || head->entry(k).entry.absent())) return true;
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const storage::SourcePiece& piece = *pieces_[i];
+    if (piece.payload_offset != 0) continue;
+    std::uint64_t from = 0;
+    for (std::uint64_t k = 0; k < piece.range.count(); ++k) {
+      const wire::FragmentEntry entry = storage::entry_at(piece, k);
+      if (entry.absent()) continue;
+      const auto pieces = std::span(pieces_).subspan(i);
+      if (lacks_required(super_reader_.read(pieces, k, from, source.merged))) {
+        assembly.cut_short.push_back(piece.range.first + k);
+      }
+      from += entry.size();
+    }
+  }
 }
 
 // Leaves out gaps in which a source has something. Gives which events of the batch are in one of

@@ -17,6 +17,7 @@
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/super_reader.hpp"
 #include "fanin/wire/control.hpp"
 #include "fanin/wire/data_block.hpp"
 
@@ -47,7 +48,7 @@ struct Assembly {
   storage::BuiltBatch batch;       // for storage; filled when it is decided
   std::vector<wire::MissingRange> missing;
   std::vector<wire::BadFragment> bad;
-  std::vector<EventNumber> cut_short; // a super-fragment lacks a fragment
+  std::vector<EventNumber> cut_short; // a super-fragment lacks a required fragment
   std::vector<wire::Gap> gaps;        // as the event manager says
   std::vector<wire::MissingRange> lost; // likewise
   std::uint32_t incomplete = 0;       // events that lack a required source
@@ -149,9 +150,13 @@ private:
   void give_up_source(Assembly& assembly, std::size_t source);
   [[nodiscard]] std::vector<bool> drop_false_gaps(Assembly& assembly) const;
   void sort_out_missing(Assembly& assembly);
+  void read_super_fragments(Assembly& assembly, const SourceInfo& source);
 
   const System& system_;
   const SourceIndex& sources_;
+  storage::SuperReader super_reader_;
+  std::vector<std::size_t> merged_; // indices of sources
+  std::vector<const storage::SourcePiece*> pieces_; // reused: of one of them
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_};
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made

@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "fanin/base/random.hpp"
 #include "fanin/builder/building/overdue_blocks.hpp"
 #include "fanin/builder/building/page_shortage.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/wire/checksum.hpp"
+#include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::builder {
 namespace {
@@ -30,7 +33,9 @@ System three_sources() {
 
 class Blocks : public ::testing::Test {
 protected:
-  // A block of `source` with these fragments from `first` on, whose payload is zeros.
+  explicit Blocks(System system = three_sources()) : system_(std::move(system)) {}
+  // A block of `source` with these fragments from `first` on, whose payload is payload_, then
+  // zeros.
   Assembler::Added add(SourceId source, EventNumber first, const Table& table, Attempt attempt = 0,
                        std::uint32_t offset = 0, std::uint32_t size = ~0U) {
     wire::DataBlockHeader header;
@@ -49,6 +54,7 @@ protected:
     std::memcpy(page.data(), &header, sizeof header);
     std::memcpy(page.data() + sizeof header, table.data(), table.size() * sizeof table.front());
     const std::size_t head = sizeof header + table.size() * sizeof table.front();
+    std::ranges::copy(payload_, page.data() + head);
     wire::seal_data_block({page.data(), head}, true);
     const memory::View message =
         page.freeze(0, static_cast<std::uint32_t>(head + header.payload_size));
@@ -71,7 +77,7 @@ protected:
   }
   static Table good_table() { return {good(10), good(0), good(20), good(5)}; }
 
-  System system_ = three_sources();
+  System system_;
   SourceIndex sources_{system_};
   std::unique_ptr<memory::PagePool> pool_ =
       memory::PagePool::make(
@@ -80,6 +86,36 @@ protected:
   Assembler assembler_{system_, sources_};
   bool blocks_dropped_ = false;
   std::uint32_t block_events_ = 4; // of the batch, as blocks say
+  std::vector<std::byte> payload_;
+};
+
+// Source 2 merges 20 and 21, which is not required; slice 1 of 2.
+class MergedBlocks : public Blocks {
+protected:
+  MergedBlocks() : Blocks(merging()) {}
+  static System merging() {
+    System system = three_sources();
+    system.sources[1].merged = {{.id = 20, .name = {}, .readout_unit = {}, .required = true},
+                                {.id = 21, .name = {}, .readout_unit = {}, .required = false}};
+    system.slice = {.number = 1, .of = 2, .block = 4};
+    return system;
+  }
+  // Appends a super-fragment to the payload of the next block; gives its entry. Empty: absent.
+  wire::FragmentEntry put(EventNumber event, std::array<bool, 2> present,
+                          std::uint16_t version = 1) {
+    const wire::SuperHeader header{.version = version, .event = event, .count = 2};
+    std::vector<std::byte> bytes(wire::super_head_size(2));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::uint32_t size = present[i] ? 8 : 0;
+      wire::SuperEntry entry{20 + static_cast<SourceId>(i),
+                             {present[i] ? size : wire::fragment_absent, 0}};
+      std::memcpy(bytes.data() + sizeof header + i * sizeof entry, &entry, sizeof entry);
+      bytes.resize(bytes.size() + size);
+    }
+    payload_.insert(payload_.end(), bytes.begin(), bytes.end());
+    return {static_cast<std::uint32_t>(bytes.size()), wire::crc32c(bytes)};
+  }
 };
 
 TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
@@ -100,21 +136,63 @@ TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
   EXPECT_TRUE(assembler_.assemblies().empty());
 }
 
-TEST_F(Blocks, a_super_fragment_that_was_cut_short_is_incomplete_and_not_damaged) {
-  system_.sources[1].merged = {{.id = 20}, {.id = 21}};
+TEST_F(MergedBlocks, what_super_fragments_lack_makes_events_incomplete_if_it_is_required) {
   Assembly* const batch = assign(0);
-  wire::FragmentEntry cut_short = good(10);
-  cut_short.size_and_flags |= wire::fragment_truncated;
-  (void)add(1, 0, {cut_short, good(1), good(1), good(1)}); // a fragment
-  (void)add(2, 0, {good(1), good(1), cut_short, good(1)});
+  wire::FragmentEntry marked = good(10);
+  marked.size_and_flags |= wire::fragment_truncated; // of a fragment, that is damage
+  (void)add(1, 0, {marked, good(1), good(1), good(1)});
+  Table table = {put(4, {true, true}), put(5, {true, false}), put(6, {false, true}),
+                 put(7, {true, true})};
+  for (wire::FragmentEntry& entry : table) entry.size_and_flags |= wire::fragment_truncated;
+  (void)add(2, 0, table);
+  payload_.clear();
   ASSERT_EQ(add(3, 0, good_table()).complete, batch);
   assembler_.decide(*batch);
   EXPECT_EQ(batch->incomplete, 1U);
   EXPECT_TRUE(batch->batch.missing.empty());
   ASSERT_EQ(batch->batch.bad.size(), 1U);
-  EXPECT_EQ(batch->batch.bad[0].event, 0U);
+  EXPECT_EQ(batch->batch.bad[0].source, 1U);
   assembler_.release(*batch);
   EXPECT_TRUE(assign(0)->cut_short.empty());
+}
+
+TEST_F(MergedBlocks, bytes_that_are_no_super_fragment_of_the_event_lack_everything) {
+  Assembly* const batch = assign(0);
+  (void)add(1, 0, good_table());
+  const Table table = {put(4, {true, true}), put(5, {true, true}, 2), put(4, {true, true}),
+                       wire::FragmentEntry::make_absent(wire::AbsentReason::none)};
+  (void)add(2, 0, table);
+  payload_.clear();
+  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->incomplete, 3U);
+  EXPECT_EQ(batch->cut_short, (std::vector<EventNumber>{1, 2}));
+  EXPECT_EQ(batch->batch.missing.size(), 1U);
+}
+
+// Its head may come in several blocks, too.
+TEST_F(MergedBlocks, a_super_fragment_in_several_blocks_is_read) {
+  for (const bool present : {true, false}) {
+    Assembly* const batch = assign(0);
+    (void)add(1, 0, good_table());
+    payload_.clear();
+    const wire::FragmentEntry entry = put(4, {present, true});
+    const std::vector<std::byte> whole = std::exchange(payload_, {});
+    for (std::uint32_t at = 0; at < entry.size(); at += 10) {
+      const std::uint32_t size = std::min(10U, entry.size() - at);
+      payload_.assign(whole.begin() + at, whole.begin() + at + size);
+      (void)add(2, 0, {entry}, 0, at, size);
+    }
+    payload_.clear();
+    const auto none = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+    (void)add(2, 1, {put(5, {true, true}), put(6, {true, true}), put(7, {true, true})});
+    payload_.clear();
+    ASSERT_EQ(add(3, 0, {none, none, none, none}).complete, batch);
+    assembler_.decide(*batch);
+    EXPECT_EQ(batch->incomplete, present ? 0U : 1U);
+    EXPECT_TRUE(batch->batch.bad.empty());
+    assembler_.clear();
+  }
 }
 
 TEST_F(Blocks, blocks_may_come_before_the_assignment) {

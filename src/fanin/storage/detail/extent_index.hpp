@@ -9,6 +9,8 @@
 
 #include <sys/uio.h>
 
+#include "fanin/wire/checksum.hpp"
+
 namespace fanin::storage::detail {
 
 // Thread: one. Keeps its memory from batch to batch.
@@ -35,6 +37,13 @@ public:
                     static_cast<std::size_t>(part_end - offset)});
       offset = part_end;
     }
+  }
+
+  [[nodiscard]] std::uint32_t crc32c(std::uint64_t offset, std::uint64_t size) const {
+    std::uint32_t crc = 0;
+    each_part(offset, size,
+              [&](std::span<const std::byte> part) { crc = wire::crc32c(part, crc); });
+    return crc;
   }
 
 private:

@@ -13,10 +13,8 @@ namespace {
 
 constexpr auto gap_row = std::numeric_limits<std::uint32_t>::max();
 
-wire::FragmentEntry entry_at(const SourcePiece& piece, std::uint64_t index) {
-  wire::FragmentEntry entry;
-  std::memcpy(&entry, piece.table.data() + index * sizeof entry, sizeof entry);
-  return entry;
+void mark(FragmentRow& fragment, FragmentRowFlags flags) {
+  fragment.flags = static_cast<FragmentRowFlags>(fragment.flags | flags);
 }
 
 bool continues_fragment(const SourcePiece& piece) { return piece.payload_offset != 0; }
@@ -32,7 +30,7 @@ bool before(const MissingRow& a, const MissingRow& b) {
 
 } // namespace
 
-RowBuilder::RowBuilder(const RowOptions& options) : options_(options) {
+RowBuilder::RowBuilder(const RowOptions& options) : options_(options), reader_(options.slice) {
   FANIN_ASSERT(std::ranges::is_sorted(options_.sources, {}, &SourceInfo::id));
   FANIN_ASSERT(std::ranges::is_sorted(options_.merged, {}, &MergedSource::source));
   required_count_ =
@@ -100,46 +98,21 @@ const MergedSource* RowBuilder::find_merged(SourceId source) const {
   return at != options_.merged.end() && at->source == source ? &*at : nullptr;
 }
 
-// The first bytes of a fragment that begins at `from` in the piece, which may go on in the next.
-std::span<const std::byte> RowBuilder::head_of(const BuiltBatch& batch, std::size_t place,
-                                               std::uint64_t from, std::size_t size) {
-  const auto& first = batch.pieces[order_[place]].payload;
-  if (from + size <= first.size) return {first.data() + from, size};
-  head_.clear();
-  for (; head_.size() < size && place < order_.size(); ++place, from = 0) {
-    const auto& part = batch.pieces[order_[place]].payload;
-    const auto more = std::min<std::uint64_t>(size - head_.size(), part.size - from);
-    head_.insert(head_.end(), part.data() + from, part.data() + from + more);
-  }
-  return head_;
-}
-
 template <class Use>
-void RowBuilder::each_member(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
-                             std::uint64_t from, const MergedSource& merged, Use use) {
-  const auto& piece = batch.pieces[order_[place]];
-  const auto whole = entry_at(piece, i);
+void RowBuilder::each_member(std::size_t place, std::uint64_t i, std::uint64_t from,
+                             const MergedSource& merged, Use use) {
   const auto& members = merged.members;
   const auto all_missing = [&](wire::MissingReason why) {
     const wire::FragmentEntry none{.size_and_flags = wire::fragment_absent, .crc32c = 0};
     for (const auto& member : members) use(member.id, none, std::uint64_t{0}, why);
   };
-  if (whole.absent()) return all_missing(wire::MissingReason::absent);
-  const auto head_size = wire::super_head_size(members.size());
-  const auto read = std::min<std::uint64_t>(head_size, whole.size());
-  const wire::SuperHead head(head_of(batch, place, from, read), whole.size(), members.size());
-  bool fits =
-      head.good() && head.header().event == options_.slice.detector_number(piece.range.first + i);
-  for (std::size_t k = 0; fits && k < members.size(); ++k) {
-    fits = head.entry(k).source == members[k].id;
-  }
-  if (!fits) return all_missing(wire::MissingReason::dropped);
-  if ((head.header().flags & wire::super_incomplete) != 0) {
-    row(batch, piece.range.first + i).flags |= event_incomplete;
-  }
-  std::uint64_t inner = head_size;
+  const auto pieces = std::span(order_).subspan(place);
+  if (entry_at(*pieces.front(), i).absent()) return all_missing(wire::MissingReason::absent);
+  const auto head = reader_.read(pieces, i, from, members);
+  if (!head) return all_missing(wire::MissingReason::dropped);
+  std::uint64_t inner = wire::super_head_size(members.size());
   for (std::size_t k = 0; k < members.size(); ++k) {
-    const auto one = head.entry(k);
+    const auto one = head->entry(k);
     const bool known = one.entry.crc32c != 0 && one.entry.crc32c < wire::missing_reasons;
     const auto why = one.entry.absent() && known
                          ? static_cast<wire::MissingReason>(one.entry.crc32c)
@@ -150,21 +123,19 @@ void RowBuilder::each_member(const BuiltBatch& batch, std::size_t place, std::ui
 }
 
 template <class Use>
-void RowBuilder::each_fragment(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
-                               std::uint64_t from, Use use) {
-  const auto& piece = batch.pieces[order_[place]];
+void RowBuilder::each_fragment(std::size_t place, std::uint64_t i, std::uint64_t from, Use use) {
+  const auto& piece = *order_[place];
   if (const MergedSource* const merged = find_merged(piece.source)) {
-    return each_member(batch, place, i, from, *merged, use);
+    return each_member(place, i, from, *merged, use);
   }
   use(piece.source, entry_at(piece, i), std::uint64_t{0}, wire::MissingReason::absent);
 }
 
 void RowBuilder::sort_pieces(const BuiltBatch& batch) {
-  order_.resize(batch.pieces.size());
-  for (std::uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
-  const auto key = [&](std::uint32_t i) {
-    const auto& piece = batch.pieces[i];
-    return std::tuple(piece.source, piece.range.first, piece.payload_offset, i);
+  order_.clear();
+  for (const SourcePiece& piece : batch.pieces) order_.push_back(&piece);
+  const auto key = [](const SourcePiece* piece) {
+    return std::tuple(piece->source, piece->range.first, piece->payload_offset, piece);
   };
   std::ranges::sort(order_, {}, key);
 }
@@ -172,7 +143,7 @@ void RowBuilder::sort_pieces(const BuiltBatch& batch) {
 void RowBuilder::count_fragments(const BuiltBatch& batch) {
   batch_missing_.clear();
   for (std::size_t place = 0; place < order_.size(); ++place) {
-    const auto& piece = batch.pieces[order_[place]];
+    const auto& piece = *order_[place];
     if (continues_fragment(piece)) continue;
     const bool piece_needed = required(piece.source);
     FANIN_ASSERT(piece.range.first >= batch.range.first && piece.range.end <= batch.range.end);
@@ -195,7 +166,7 @@ void RowBuilder::count_fragments(const BuiltBatch& batch) {
         const bool needed = source == piece.source ? piece_needed : required(source);
         required_present_[row_of_[event - batch.range.first]] += needed ? 1U : 0U;
       };
-      each_fragment(batch, place, i, from, count);
+      each_fragment(place, i, from, count);
       from += entry_at(piece, i).size();
     }
   }
@@ -248,7 +219,7 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
 
   auto expected_end = bytes_end_; // only within a fragment that spans pieces ahead of bytes_end_
   for (std::size_t place = 0; place < order_.size(); ++place) {
-    const auto& piece = batch.pieces[order_[place]];
+    const auto& piece = *order_[place];
     const auto begin = bytes_end_;
     auto offset = begin;
     FANIN_ASSERT(continues_fragment(piece) || offset == expected_end);
@@ -276,7 +247,7 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
             .attempt = batch.attempt};
         event_row.flags |= flags;
       };
-      each_fragment(batch, place, i, offset - begin, put);
+      each_fragment(place, i, offset - begin, put);
       offset += entry_at(piece, i).size();
     }
     FANIN_ASSERT(offset == bytes_end_ || (piece.range.count() == 1 && offset > bytes_end_));
@@ -296,18 +267,48 @@ void RowBuilder::sort_fragments() {
 }
 
 void RowBuilder::mark_bad(const BuiltBatch& batch) {
+  if (batch.bad.empty()) return;
+  ExtentIndex index;
+  if (!options_.merged.empty()) index.read(extents_);
   for (const auto& bad : batch.bad) {
     FANIN_ASSERT(batch.range.contains(bad.event));
     auto& event_row = row(batch, bad.event);
     const auto flags = fragment_row_flags(bad.flags);
-    event_row.flags |= flags;
     const auto own =
         std::span(fragments_)
             .subspan(event_row.first_fragment - positions_.fragments, event_row.fragment_count);
+    if (const MergedSource* const merged = find_merged(bad.source)) {
+      for (FragmentRow* const member : damaged_members(own, *merged, flags, index)) {
+        mark(*member, flags);
+        event_row.flags |= flags;
+      }
+      continue;
+    }
+    event_row.flags |= flags;
     const auto at = std::ranges::lower_bound(own, bad.source, {}, &FragmentRow::source);
-    if (at == own.end() || at->source != bad.source) continue;
-    at->flags = static_cast<FragmentRowFlags>(at->flags | flags);
+    if (at != own.end() && at->source == bad.source) mark(*at, flags);
   }
+}
+
+// Of a super-fragment that was damaged on its way, the checksums tell which fragments are: if they
+// tell of none, its table is, and so are all.
+std::vector<FragmentRow*> RowBuilder::damaged_members(std::span<FragmentRow> fragments,
+                                                      const MergedSource& merged,
+                                                      FragmentRowFlags flags,
+                                                      const ExtentIndex& index) const {
+  std::vector<FragmentRow*> members;
+  std::vector<FragmentRow*> damaged;
+  for (FragmentRow& fragment : fragments) {
+    if (!std::ranges::binary_search(merged.members, fragment.source, {}, &SourceInfo::id)) continue;
+    members.push_back(&fragment);
+    const bool known = (fragment.flags & event_bad_checksum) != 0; // of the first stage
+    const std::uint64_t offset = fragment.offset - positions_.bytes;
+    if (!known && index.crc32c(offset, fragment.size) != fragment.crc32c) {
+      damaged.push_back(&fragment);
+    }
+  }
+  const bool told = flags == event_bad_checksum && !damaged.empty();
+  return told ? damaged : members;
 }
 
 void RowBuilder::judge_events(const BuiltBatch& batch) {

@@ -7,8 +7,10 @@
 
 #include <sys/uio.h>
 
+#include "fanin/storage/detail/extent_index.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
+#include "fanin/storage/super_reader.hpp"
 #include "fanin/wire/slice.hpp"
 
 namespace fanin::storage::detail {
@@ -63,13 +65,14 @@ private:
   // Calls use(source, entry, offset, why) for each fragment in the `i`th fragment of the piece at
   // `place` of order_, which begins at `offset` in /bytes: itself, or those that it merges.
   template <class Use>
-  void each_fragment(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
-                     std::uint64_t offset, Use use);
+  void each_fragment(std::size_t place, std::uint64_t i, std::uint64_t offset, Use use);
   template <class Use>
-  void each_member(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
-                   std::uint64_t offset, const MergedSource& merged, Use use);
-  [[nodiscard]] std::span<const std::byte> head_of(const BuiltBatch& batch, std::size_t place,
-                                                   std::uint64_t from, std::size_t size);
+  void each_member(std::size_t place, std::uint64_t i, std::uint64_t offset,
+                   const MergedSource& merged, Use use);
+  [[nodiscard]] std::vector<FragmentRow*> damaged_members(std::span<FragmentRow> fragments,
+                                                          const MergedSource& merged,
+                                                          FragmentRowFlags flags,
+                                                          const ExtentIndex& index) const;
 
   RowOptions options_;
   std::uint32_t required_count_ = 0;
@@ -87,9 +90,9 @@ private:
   std::vector<std::uint32_t> row_of_; // per event number of the range; gap_row: none
   std::vector<std::uint32_t> placed_; // per event: fragments placed so far
   std::vector<std::uint32_t> required_present_; // per event
-  std::vector<std::uint32_t> order_; // pieces, ascending by source, event, offset
+  std::vector<const SourcePiece*> order_; // ascending by source, event, offset
   std::vector<MissingRow> batch_missing_;
-  std::vector<std::byte> head_; // of a super-fragment that spans pieces
+  SuperReader reader_;
 };
 
 } // namespace fanin::storage::detail

@@ -1,0 +1,48 @@
+// Finds the heads of super-fragments in a built batch (wire/super_fragment.hpp). What it does not
+// take for a super-fragment has nothing of its members, for the ledger as in files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/layout.hpp"
+#include "fanin/wire/fragment.hpp"
+#include "fanin/wire/slice.hpp"
+#include "fanin/wire/super_fragment.hpp"
+
+namespace fanin::storage {
+
+// `index`: of an event in the piece.
+[[nodiscard]] inline wire::FragmentEntry entry_at(const SourcePiece& piece, std::uint64_t index) {
+  wire::FragmentEntry entry;
+  std::memcpy(&entry, piece.table.data() + index * sizeof entry, sizeof entry);
+  return entry;
+}
+
+// Thread: one.
+class SuperReader {
+public:
+  explicit SuperReader(const wire::Slice& slice) : slice_(slice) {}
+
+  // The head of the super-fragment of event `index` in the first of `pieces`, which begins at
+  // `from` in its payload and may go on in those that follow. It must not be absent. Nothing: it is
+  // no super-fragment of this event and `members`, ascending by id. Valid until the next call.
+  [[nodiscard]] std::optional<wire::SuperHead> read(std::span<const SourcePiece* const> pieces,
+                                                    std::uint64_t index, std::uint64_t from,
+                                                    std::span<const SourceInfo> members);
+
+private:
+  [[nodiscard]] std::span<const std::byte> gather(std::span<const SourcePiece* const> pieces,
+                                                  std::uint64_t from, std::size_t size);
+
+  wire::Slice slice_;
+  std::vector<std::byte> head_; // of one that spans pieces
+};
+
+} // namespace fanin::storage
