@@ -20,18 +20,18 @@ std::uint32_t update_by_isal(const std::byte* data, std::size_t size, std::uint3
 }
 
 // Polynomials modulo P, bits reversed: the highest bit is x^0.
-constexpr std::uint32_t one = 1U << 31;
+constexpr std::uint32_t x_to_0 = 1U << 31;
 constexpr std::uint32_t generator = 0x82f63b78;
 
 constexpr std::uint32_t times_x(std::uint32_t p) {
   return (p >> 1) ^ ((p & 1) != 0 ? generator : 0);
 }
 constexpr std::uint32_t over_x(std::uint32_t p) {
-  return (p & one) != 0 ? ((p ^ generator) << 1) | 1 : p << 1;
+  return (p & x_to_0) != 0 ? ((p ^ generator) << 1) | 1 : p << 1;
 }
-constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
+constexpr std::uint32_t times(std::uint32_t a, std::uint32_t b) {
   std::uint32_t result = 0;
-  for (; b != 0; b <<= 1, a = times_x(a)) result ^= (b & one) != 0 ? a : 0;
+  for (; b != 0; b <<= 1, a = times_x(a)) result ^= (b & x_to_0) != 0 ? a : 0;
   return result;
 }
 
@@ -39,13 +39,13 @@ constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
 // to multiply by it add 33.
 constexpr auto shift_by = [] {
   std::array<std::array<std::uint32_t, 256>, 4> table{};
-  std::uint32_t least = one;
+  std::uint32_t least = x_to_0;
   for (int i = 0; i < 33; ++i) least = over_x(least);
-  std::uint32_t step = one >> 8;
+  std::uint32_t step = x_to_0 >> 8;
   for (auto& digit : table) {
     digit[0] = least;
-    for (std::size_t n = 1; n < digit.size(); ++n) digit[n] = product(digit[n - 1], step);
-    for (int i = 0; i < 8; ++i) step = product(step, step);
+    for (std::size_t n = 1; n < digit.size(); ++n) digit[n] = times(digit[n - 1], step);
+    for (int i = 0; i < 8; ++i) step = times(step, step);
   }
   return table;
 }();
