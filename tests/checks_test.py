@@ -157,6 +157,21 @@ def test_a_test_that_was_asked_for_by_name_may_not_be_skipped_whatever_the_reaso
     assert checks.test(Namespace(**options, names=["net"])) == 1
 
 
+def test_a_plain_run_leaves_out_what_takes_long_unless_it_is_asked_for(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(Session, "build", lambda *_: True)
+    monkeypatch.setattr(Session, "tests", lambda _, preset, options=(), **__: chosen.append((preset, list(options))))
+    monkeypatch.setattr(Session, "run", lambda *_: True)
+    monkeypatch.setattr(Session, "run_beside", lambda *_: True)
+    monkeypatch.setattr(Session, "close", lambda *_: 0)
+    monkeypatch.setattr(checks, "labels", lambda _: ["bench"])
+    for full, names, ctest in ((False, [], []), (True, [], []), (False, ["bench"], []), (False, [], ["-R", "plot"])):
+        checks.test(Namespace(preset="release", ctest=ctest, full=full, names=names))
+    plain, *others = [options for preset, options in chosen if preset == "release"]
+    assert plain == ["-E", checks.ONLY_FULL]
+    assert len(others) == 3 and all(checks.ONLY_FULL not in options for options in others)
+
+
 def test_an_unknown_name_is_an_error_of_usage(monkeypatch, capsys):
     monkeypatch.setattr(Session, "build", lambda *_: True)
     monkeypatch.setattr(checks, "labels", lambda _: ["net", "wire"])

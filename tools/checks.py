@@ -34,6 +34,9 @@ BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\
 # Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
 THREADED = ["net_loop", "settings", "storage", "executive", "run", "shm", "threads"]
 SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
+# What takes long and finds little: tests that draw plots, measure on the testbed or count instructions under valgrind. A plain
+# ./dev test leaves them out; --full has them, and who names them.
+ONLY_FULL = "^(bench|instructions|testbed)\\.[a-z0-9_]+$"
 # What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, and
 # those of a thousand nodes or of full links, which take minutes there.
 WITHOUT_SANITIZERS = "^((bench|testbed)\\.[a-z0-9_]+|virtual\\.Scale\\..*|shaping\\.BarrelShifter\\.fills_.*)$"
@@ -258,6 +261,8 @@ def test(options):
                 print(f"./dev test: no test is labelled {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
                 return 2
             selection += label_options(options.names)
+        elif not options.full and not selection:
+            selection += ["-E", ONLY_FULL]
         session.tests(preset, selection, gate_skips=options.full, gate_excuses=bool(options.names))
     if options.full:
         session.run("clang-format", dev("format", "--check"))
