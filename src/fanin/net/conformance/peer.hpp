@@ -22,9 +22,34 @@ namespace fanin::net::conformance {
 
 inline constexpr std::uint32_t page_size = 16384;
 
-/// The content of a message follows from its number and its size.
+/// What all messages have, each from another byte on, again and again. Its size is a prime number
+/// above that of pages, so that nothing is taken for what lies some pages away.
+inline std::span<const std::byte> noise() {
+  static const std::vector<std::byte> bytes = [] {
+    std::vector<std::byte> made(65521);
+    Random random(1);
+    for (std::byte& byte : made) byte = static_cast<std::byte>(random.below(256));
+    return made;
+  }();
+  return bytes;
+}
+
+/// The content of a message from byte `at` on, as far as it is in one piece: it follows from the
+/// number.
+inline std::span<const std::byte> contents(std::uint64_t number, std::size_t at) {
+  const std::size_t size = noise().size();
+  return noise().subspan((number * 0x9e3779b97f4a7c15U % size + at) % size);
+}
 inline std::byte content(std::uint64_t number, std::size_t at) {
-  return static_cast<std::byte>((number * 0x9e3779b97f4a7c15U + at * 0x2545f491U) >> 24);
+  return contents(number, at).front();
+}
+inline void fill(std::span<std::byte> message, std::uint64_t number) {
+  for (std::size_t at = 0; at < message.size();) {
+    const auto part = contents(number, at);
+    const std::size_t size = std::min(part.size(), message.size() - at);
+    std::memcpy(message.data() + at, part.data(), size);
+    at += size;
+  }
 }
 
 struct PeerPools {
@@ -69,7 +94,7 @@ public:
     std::vector<memory::View> views;
     const memory::Loan loan = send_pool->take();
     if (!loan) return views;
-    for (std::uint32_t i = 0; i < size; ++i) loan.data()[i] = content(number, i);
+    fill({loan.data(), size}, number);
     std::uint32_t at = 0;
     for (std::size_t i = 0; i < extents; ++i) {
       const std::uint32_t part =
@@ -104,10 +129,17 @@ public:
 
   static void check_content(std::span<const std::byte> got, std::uint64_t number,
                             std::size_t from) {
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (got[i] == content(number, from + i)) continue;
-      ADD_FAILURE() << "message " << number << " is wrong at byte " << from + i;
-      break;
+    while (!got.empty()) {
+      const auto expected = contents(number, from);
+      const std::size_t size = std::min(expected.size(), got.size());
+      if (std::memcmp(got.data(), expected.data(), size) != 0) {
+        const auto at = std::ranges::mismatch(got, expected).in1 - got.begin();
+        ADD_FAILURE() << "message " << number << " is wrong at byte "
+                      << from + static_cast<std::size_t>(at);
+        return;
+      }
+      got = got.subspan(size);
+      from += size;
     }
   }
 

@@ -225,7 +225,7 @@ TEST_F(Tcp, what_has_come_of_a_message_shows_before_it_is_whole) {
   Raw raw = introduced();
   const auto unfinished = [&] { return transport->unfinished(server.opened.front()); };
   Bytes message(800);
-  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  conformance::fill(message, 0);
   const std::span<const std::byte> bytes(message);
   raw.send(header(800));
   raw.send(bytes.first(300));
@@ -420,7 +420,7 @@ TEST_F(Tcp, random_bytes_after_the_introduction_end_the_connection) {
 TEST_F(Tcp, bytes_may_come_one_by_one) {
   Raw raw = introduced();
   Bytes message(30);
-  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  conformance::fill(message, 0);
   for (const std::byte byte : header(30) + message) {
     raw.send(std::span(&byte, 1));
     (void)loop.turn();
@@ -555,7 +555,7 @@ TEST_F(Tcp, unidentified_peers_that_announce_large_messages_pin_nothing_until_th
   run_until_idle();
   EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
   Bytes message(half_a_page);
-  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  conformance::fill(message, 0);
   for (const Raw& raw : unidentified) raw.send(message);
   transport->mark_identified(server.opened[7]);
   ASSERT_TRUE(run_until([&] { return server.messages == 1; }));
@@ -665,7 +665,7 @@ TEST_F(Tcp, a_hello_gets_through_while_others_hold_all_pages_and_many_have_begun
   Raw honest;
   honest.connect(port);
   Bytes hello(32);
-  for (std::size_t i = 0; i < hello.size(); ++i) hello[i] = conformance::content(0, i);
+  conformance::fill(hello, 0);
   honest.send(preface() + header(32) + hello);
   EXPECT_TRUE(run_until([&] { return full.messages == 1; }));
   loop.remove(*transport);
@@ -682,7 +682,7 @@ protected:
     const std::uint16_t port = transport->listening_url(*made).port;
     const std::uint32_t half_a_page = conformance::page_size / 2;
     Bytes message(half_a_page);
-    for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+    conformance::fill(message, 0);
     std::vector<Raw> slow(32);
     for (const Raw& raw : slow) {
       raw.connect(port);
