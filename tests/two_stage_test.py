@@ -109,6 +109,7 @@ def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_fil
     left[5] = (b"x" * len(left[5][0]), 0)  # nothing of a super-fragment, and no checksum
     left[7] = damaged(7, 24)  # the id of source 1
     left[9] = damaged(9, 20)  # the run number
+    left[11] = (super_fragment(detector_number(11), [1, 2], [2], 1), 2)  # lacks a source
     right = [(super_fragment(detector_number(own), [7, 8]), 0) for own in range(EVENTS)]
     with Folder() as folder:
         with Run(folder.write("slice.toml", SLICE.format(output=folder.path / "out"))) as run:
@@ -119,12 +120,17 @@ def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_fil
                 connection.close()
         check_balanced(result)
         events = result["events"]
-        assert (events["built"], events["incomplete"], events["bad"]) == (EVENTS, 2, 3), events
+        assert (events["built"], events["incomplete"], events["bad"]) == (EVENTS, 3, 3), events
+        listed = [(run["first"], run["count"], run["source"], run["reason"]) for run in result["incomplete_events"]]
+        assert listed == [(detector_number(5), 1, "0x1000", "dropped"), (detector_number(7), 1, "0x1000", "dropped"),
+                          (detector_number(11), 1, "0x2", "lost")], listed
         with h5py().File(result["files"][0], "r") as file:
             marked = {(row["event"], row["source"]) for row in file["fragments"] if row["flags"] != 0}
             missing = {(row["event"], row["source"]) for row in file["missing"]}
+            flagged = {row["event"] for row in file["events"] if row["flags"] & ~1}
+        assert flagged == {detector_number(own) for own in (3, 7, 9)}
         assert marked == {(detector_number(3), 1), (detector_number(9), 1), (detector_number(9), 2)}
-        assert missing == {(detector_number(own), source) for own in (5, 7) for source in (1, 2)}
+        assert missing == {(detector_number(own), source) for own in (5, 7) for source in (1, 2)} | {(detector_number(11), 2)}
         done = fanin("verify", result["files"][0], result["manifest"])
         problems = [line for line in done.stdout.splitlines() if line.startswith("problem")]
         assert len(problems) == 1 and "seen and marked when it was built" in problems[0], done.stdout

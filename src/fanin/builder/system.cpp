@@ -102,6 +102,21 @@ std::size_t System::find_source(SourceId id) const {
   return found == sources.end() ? npos : static_cast<std::size_t>(found - sources.begin());
 }
 
+std::size_t System::merged_sources() const {
+  std::size_t count = 0;
+  for (const SourceInfo& source : sources) count += source.merged.size();
+  return count;
+}
+
+std::string System::name_of(SourceId id) const {
+  for (const SourceInfo& source : sources) {
+    if (source.id == id) return source.name;
+    const auto member = std::ranges::find(source.merged, id, &storage::SourceInfo::id);
+    if (member != source.merged.end()) return member->name;
+  }
+  return fmt::format("{:#x}", id);
+}
+
 SourceIndex::SourceIndex(const System& system) {
   for (std::size_t i = 0; i < system.sources.size(); ++i) {
     by_id_.emplace_back(system.sources[i].id, i);

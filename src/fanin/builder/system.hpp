@@ -117,6 +117,10 @@ struct System {
   // Index into `sources`, or npos. Looks at all of them: SourceIndex is for where it counts.
   [[nodiscard]] std::size_t find_source(SourceId id) const;
   static constexpr std::size_t npos = ~std::size_t{0};
+  // How many there are that others merge.
+  [[nodiscard]] std::size_t merged_sources() const;
+  // Of a source, or of one that is merged; in hexadecimal where there is no such source.
+  [[nodiscard]] std::string name_of(SourceId id) const;
 
   // Errors: usage, naming what cannot work together and why.
   [[nodiscard]] Result<> validate() const;

@@ -62,11 +62,10 @@ json::Value incomplete_of(const builder::RunSummary& summary, const builder::Sys
                     [](const auto& run) { return std::pair{run.events.first, run.source}; });
   json::Value list{json::List{}};
   for (const auto& run : runs) {
-    const std::size_t source = system.find_source(run.source);
     list.append(json::Object{{"first", system.slice.detector_number(run.events.first)},
                              {"last", system.slice.detector_number(run.events.end - 1)},
                              {"count", run.events.count()},
-                             {"source", system.sources[source].name},
+                             {"source", system.name_of(run.source)},
                              {"reason", wire::name(run.reason)}});
   }
   return list;

@@ -100,7 +100,7 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1); // what took the fast path
   const EventNumber event = number_of(counter);
   if (event >= event_number_end) return reject(wire::DropReason::number_jump);
-  if (judge_.too_early(event)) {
+  if (judge_.too_early(event, held())) {
     early_ = {early_.end == event ? early_.first : event, event + 1};
     return reject(wire::DropReason::before_first);
   }

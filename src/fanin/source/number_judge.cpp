@@ -50,7 +50,7 @@ void NumberJudge::accepted(EventNumber number) {
     usual_.add(step_before_ == 0 ? step_ : std::min(step_, step_before_));
   }
   last_ = number;
-  if (first_ && number == *first_) waits_for_first_ = false;
+  if (waits_for_first_ && begins(number)) waits_for_first_ = false;
 }
 
 void NumberJudge::fell_back() {

@@ -59,13 +59,15 @@ private:
 class NumberJudge {
 public:
   /// Numbers less than `window` apart confirm each other. Fragments are dropped until the number
-  /// `first` has come.
+  /// `first` has come. In case this one is lost or damaged, one of the next numbers will do, as
+  /// soon as it is confirmed.
   explicit NumberJudge(std::uint64_t window, std::optional<EventNumber> first = {})
       : window_(window), first_(first), waits_for_first_(first.has_value()) {}
 
-  /// True: the number comes before the source's first number `first`.
-  [[nodiscard]] bool too_early(EventNumber number) const {
-    return waits_for_first_ && number != first_;
+  /// True: the number comes before the source's first number `first`, and does not confirm `held`.
+  [[nodiscard]] bool too_early(EventNumber number, std::optional<EventNumber> held) const {
+    const bool begins_or_confirms = begins(number) || (held && is_near(*held, number));
+    return waits_for_first_ && !begins_or_confirms;
   }
   /// True: the number is right at once, since it is the next one, repeats the last two steps, or is
   /// the source's `first`. (One step alone could come from a lost fragment.) Any other number has
@@ -160,6 +162,13 @@ private:
     const EventNumber low = others_.low > reach() ? others_.low - reach() : 0;
     return number >= low && (number <= others_.high || number - others_.high < reach());
   }
+
+  // Numbers that may be lost at the beginning.
+  [[nodiscard]] static bool is_near(EventNumber first, EventNumber number) {
+    constexpr std::uint64_t most = 15;
+    return number >= first && number - first <= most;
+  }
+  [[nodiscard]] bool begins(EventNumber number) const { return first_ && is_near(*first_, number); }
 
   std::uint64_t window_;
   std::optional<EventNumber> first_;

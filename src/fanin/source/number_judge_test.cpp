@@ -204,6 +204,24 @@ TEST(Numbers, garbage_before_the_first_number_is_dropped_where_it_is_known) {
   EXPECT_EQ(sender.queue().dropped(wire::DropReason::before_first), 3U);
 }
 
+TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) {
+  for (const Numbers& numbers :
+       {Numbers{101, 102}, Numbers{115, 116}, Numbers{(1U << 20) + 100, 101, 102, 103}}) {
+    QueueFixture fixture({.window = 256, .near = 256, .first = 100});
+    FragmentQueue& queue = fixture.queue;
+    for (const EventNumber event : numbers) (void)queue.write(event, {});
+    EXPECT_EQ(queue.first_event(), numbers[numbers.size() == 2 ? 0 : 1]);
+    EXPECT_EQ(queue.next_event(), numbers.back() + 1);
+    EXPECT_FALSE(queue.waits_for_first());
+  }
+}
+
+TEST(Numbers, what_nothing_confirms_does_not_take_the_place_of_the_first_number) {
+  Sender sender{{.window = 256, .near = 256, .first = 100}};
+  sender.sends({105, 100, 101});
+  EXPECT_EQ(sender.taken(), (Numbers{100, 101}));
+}
+
 TEST(Numbers, what_came_right_before_the_first_number_is_absent_as_dropped) {
   for (const EventNumber early : {10U, 5000U}) {
     QueueFixture fixture({.window = 64, .near = 64, .first = 20});

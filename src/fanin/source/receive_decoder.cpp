@@ -82,6 +82,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     return State::hungry;
   }
   const bool again = repeats(queue);
+  if (!again && header_.size > queue.options().fragment_max && doubts(0)) return State::fault;
   const WriteOutcome outcome =
       again ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
@@ -94,10 +95,20 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     if (step_ == Step::payload) {
       finish_fragment(queue);
     } else {
-      finish_message(queue);
+      finish_discarded(queue);
     }
   }
   return State::hungry;
+}
+
+// True: the sender is to send it again, and the connection ends.
+bool ReceiveDecoder::doubts(std::uint32_t computed) {
+  if (!asks_again_ || asks_in_vain_) return false;
+  const Doubt doubt{header_.event, header_.size, header_.crc32c, computed};
+  asks_in_vain_ = doubted_ == doubt;
+  doubted_ = doubt;
+  if (!asks_in_vain_) fault_ = ReceiveFault::damaged;
+  return !asks_in_vain_;
 }
 
 void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
@@ -106,6 +117,11 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
   if ((header_.flags & receive_bad_number) != 0) flags |= wire::fragment_bad_number;
   if (check_ && (header_.flags & receive_has_crc) != 0) {
     const std::uint32_t crc = queue.options().checksum ? queue.crc32c() : crc_;
+    if (crc != header_.crc32c && doubts(crc)) {
+      queue.cancel();
+      step_ = Step::header;
+      return;
+    }
     if (crc != header_.crc32c) {
       flags |= wire::fragment_bad_checksum;
       ++bad_checksums_;
@@ -114,6 +130,13 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
   queue.end(flags);
   judge_held(queue);
   held_.reset(); // it was decided before this fragment began
+  finish_message(queue);
+}
+
+// Its size may be wrong, so that it has taken other messages with it.
+void ReceiveDecoder::finish_discarded(const FragmentQueue& queue) {
+  const bool summed = check_ && asks_again_ && (header_.flags & receive_has_crc) != 0;
+  if (summed && crc_ != header_.crc32c && doubts(crc_)) return;
   finish_message(queue);
 }
 
@@ -199,9 +222,10 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
       take_payload(bytes, queue);
     } else {
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
+      if (asks_again_) crc_ = wire::crc32c(bytes.first(taken), crc_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
-      if (payload_left_ == 0) finish_message(queue);
+      if (payload_left_ == 0) finish_discarded(queue);
     }
   }
   return {offered - bytes.size(), state};

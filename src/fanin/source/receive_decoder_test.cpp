@@ -125,6 +125,100 @@ TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragm
   }
 }
 
+// Whose sender keeps what it has sent.
+class AskingAgain : public ::testing::Test {
+protected:
+  AskingAgain() {
+    fixture_.queue.start(0);
+    decoder_.ask_again(true);
+  }
+  // Connects once more and sends `bytes`. The fault that ends the connection, if one does.
+  ReceiveFault send(const Bytes& bytes) {
+    const State state = decoder_.take(bytes, fixture_.queue).state;
+    const ReceiveFault fault = decoder_.fault();
+    EXPECT_EQ(state == State::fault, fault != ReceiveFault::none);
+    if (state == State::fault) (void)decoder_.disconnect(fixture_.queue);
+    return fault;
+  }
+  static SenderBytes fragments(EventNumber first, EventNumber end) {
+    SenderBytes sender(5);
+    for (; first < end; ++first) sender.fragment(first, bytes_of(100, first), true);
+    return sender;
+  }
+
+  QueueFixture fixture_{{.source = 5, .window = 64, .fragment_max = 2000},
+                        {.page_size = 4096, .pages = 32}};
+  ReceiveDecoder decoder_{5, true};
+};
+constexpr std::size_t message_size = 24 + 100; // of AskingAgain
+
+TEST_F(AskingAgain, a_damaged_fragment_comes_once_more) {
+  SenderBytes sender = fragments(0, 3);
+  sender.bytes()[message_size + 50] ^= std::byte{1};
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
+  EXPECT_EQ(decoder_.last_fragment(), 0U);
+  EXPECT_EQ(send(fragments(1, 3).bytes()), ReceiveFault::none);
+  for (EventNumber event = 0; event < 3; ++event) {
+    EXPECT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event));
+    EXPECT_EQ(fixture_.queue.entry(event).flags(), 0U);
+  }
+  EXPECT_EQ(decoder_.bad_checksums(), 0U);
+}
+
+TEST_F(AskingAgain, a_damaged_size_takes_nothing_with_it) {
+  for (const std::size_t messages : {3U, 20U}) { // 20: above fragment_max
+    const EventNumber first = fixture_.queue.next_event();
+    SenderBytes sender = fragments(first, first + 30);
+    const auto size = static_cast<std::uint32_t>(100 + messages * message_size);
+    std::memcpy(sender.bytes().data() + message_size + 16, &size, sizeof size);
+    EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
+    EXPECT_EQ(decoder_.last_fragment(), first);
+    EXPECT_EQ(send(fragments(first + 1, first + 30).bytes()), ReceiveFault::none);
+    for (EventNumber event = first; event < first + 30; ++event) {
+      EXPECT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event));
+    }
+  }
+  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 0U);
+}
+
+TEST_F(AskingAgain, what_comes_as_before_counts_and_its_sender_is_asked_no_more) {
+  SenderBytes sender = fragments(0, 4);
+  sender.bytes()[50] ^= std::byte{1};
+  sender.bytes()[2 * message_size + 50] ^= std::byte{1};
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
+  EXPECT_EQ(fixture_.queue.entry(0).flags(), wire::fragment_bad_checksum);
+  EXPECT_EQ(fixture_.queue.entry(2).flags(), wire::fragment_bad_checksum);
+  EXPECT_EQ(decoder_.bad_checksums(), 2U);
+  decoder_.begin_sender(); // another one
+  SenderBytes next = fragments(4, 5);
+  next.bytes()[50] ^= std::byte{1};
+  EXPECT_EQ(send(next.bytes()), ReceiveFault::damaged);
+}
+
+TEST_F(AskingAgain, one_that_is_too_large_twice_is_dropped) {
+  SenderBytes sender = fragments(0, 1);
+  sender.fragment(1, bytes_of(3000, 1), true).fragment(2, bytes_of(10, 2), true);
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
+  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(fixture_.queue.next_event(), 3U);
+}
+
+// Of one that was dropped for its number, too.
+TEST_F(AskingAgain, a_damaged_size_of_a_repeated_number_takes_nothing_with_it) {
+  EXPECT_EQ(send(fragments(0, 3).bytes()), ReceiveFault::none);
+  SenderBytes sender = fragments(1, 2);
+  SenderBytes rest = fragments(3, 8);
+  sender.bytes().insert(sender.bytes().end(), rest.bytes().begin(), rest.bytes().end());
+  const auto size = static_cast<std::uint32_t>(100 + 2 * message_size);
+  std::memcpy(sender.bytes().data() + 16, &size, sizeof size);
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
+  EXPECT_EQ(send(rest.bytes()), ReceiveFault::none);
+  EXPECT_EQ(fixture_.queue.next_event(), 8U);
+  EXPECT_EQ(payload_of(fixture_.queue, 3), bytes_of(100, 3));
+}
+
 TEST(ReceiveDecoder, a_wrong_checksum_flags_the_fragment) {
   for (const bool queue_sums : {true, false}) {
     for (const bool check : {true, false}) {

@@ -19,6 +19,7 @@ std::string_view name(ReceiveFault fault) {
   case ReceiveFault::cut_short: return "cut_short";
   case ReceiveFault::no_preface: return "no_preface";
   case ReceiveFault::not_allowed: return "not_allowed";
+  case ReceiveFault::damaged: return "damaged";
   }
   return "unknown";
 }

@@ -26,9 +26,10 @@ enum class ReceiveFault : std::uint8_t {
   bad_event, ///< 2^63 or above
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one
-  not_allowed ///< its address is not on the source's list
+  not_allowed, ///< its address is not on the source's list
+  damaged ///< a checksum differs, or a size is too large, and the sender has it still
 };
-inline constexpr std::size_t receive_faults = 11;
+inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
 
 class ReceiveHello {

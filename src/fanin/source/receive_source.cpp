@@ -185,6 +185,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   acknowledger_.send(arrival.socket);
   begun_ = answer.has_last != 0;
   if (arrival.sender == 0 || arrival.sender != sender_) decoder_.begin_sender();
+  decoder_.ask_again(arrival.wants_acknowledgements() && arrival.sender != 0);
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
@@ -278,6 +279,11 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
   connection_ = Descriptor{};
   staged_from_ = staged_to_ = 0;
   readable_ = false;
+}
+
+void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
+  const bool again = decoder_.fault() == ReceiveFault::damaged;
+  close_connection(queue, now, again ? "its sender has to send a fragment again" : "closed here");
 }
 
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
@@ -387,7 +393,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
       log_bad_checksums(queue, now);
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
-    case ReceiveDecoder::State::fault: close_connection(queue, now, "closed here"); continue;
+    case ReceiveDecoder::State::fault: end_faulty(queue, now); continue;
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }

@@ -82,6 +82,7 @@ private:
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
   void receive(FragmentQueue& queue, Time now);
+  void end_faulty(FragmentQueue& queue, Time now);
   void close_connection(FragmentQueue& queue, Time now, std::string_view why);
   void end_data(FragmentQueue& queue, Time now);
   void log_bad_checksums(const FragmentQueue& queue, Time now);

@@ -183,6 +183,20 @@ TEST_F(MergedFile, of_a_super_fragment_whose_table_is_damaged_all_are_marked) {
   EXPECT_THAT(found.problems, IsEmpty());
 }
 
+// The event is damaged though nothing of the fragment is there to be marked.
+TEST_F(MergedFile, an_event_whose_damaged_super_fragment_has_nothing_is_marked) {
+  for (EventNumber own = 5; own < 8; ++own) add_all(own, own + 8);
+  add(500, 4, Bytes(100));
+  add(501, 4, super(12, {{20, lost_there}, {30, lost_there}}));
+  batch_.bad.push_back({4, 500, wire::fragment_bad_checksum});
+  const auto found = write();
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_EQ(found.incomplete, 1U);
+  std::vector<EventRow> rows(1);
+  ASSERT_TRUE(RunFileReader::open(path_).value()->read_events(0, rows));
+  EXPECT_EQ(rows[0].flags, event_incomplete | event_bad_checksum);
+}
+
 TEST_F(MergedFile, gaps_have_the_detectors_numbers) {
   batch_.gaps = {{0, 3}, {5, 6}};
   for (const EventNumber own : {4U, 6U, 7U}) add_all(own, own + 8);

@@ -22,7 +22,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 10;
+inline constexpr std::uint16_t protocol_version = 11;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -280,8 +280,9 @@ struct MissingRange { // why: MissingReason
   SourceId source = 0;
   std::uint32_t count = 0;
   EventNumber first = 0;
-  std::uint32_t reason = 0;
-  std::uint32_t reserved = 0;
+  std::uint16_t reason = 0;
+  std::uint16_t within = 0; ///< 1: it is there, a super-fragment that lacks `member`
+  SourceId member = 0; ///< one that `source` merges, or `source`: it lacks all of them
 };
 static_assert(sizeof(MissingRange) == 24);
 

@@ -59,7 +59,8 @@ inline constexpr std::array missing_reason_texts = {
     MissingReasonText{"absent", "absent", "the source has no fragment"},
     MissingReasonText{"deadline", "silent at the deadline", ""},
     MissingReasonText{"lost", "lost with its readout unit", ""},
-    MissingReasonText{"dropped", "dropped at its source", "its number or its size was wrong"}};
+    MissingReasonText{"dropped", "dropped at its source",
+                      "its number, its size or its bytes were wrong"}};
 inline constexpr std::size_t missing_reasons = missing_reason_texts.size();
 /// `reason` is a number of a file or message, which may be of a later version.
 [[nodiscard]] constexpr const MissingReasonText& text_of_missing(std::uint64_t reason) {

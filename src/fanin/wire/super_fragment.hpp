@@ -44,6 +44,12 @@ static_assert(std::is_trivially_copyable_v<SuperHeader>);
 struct SuperEntry {
   SourceId source = 0;
   FragmentEntry entry;
+
+  /// Of one that is missing. The bytes come from outside: an unknown reason is `absent`.
+  [[nodiscard]] MissingReason missing_reason() const {
+    const bool known = entry.crc32c != 0 && entry.crc32c < missing_reasons;
+    return known ? static_cast<MissingReason>(entry.crc32c) : MissingReason::absent;
+  }
 };
 static_assert(sizeof(SuperEntry) == 12);
 static_assert(std::is_trivially_copyable_v<SuperEntry>);

@@ -93,7 +93,6 @@ void Assembler::release(Assembly& assembly) {
   assembly.batch.bad.clear();
   assembly.missing.clear();
   assembly.bad.clear();
-  assembly.cut_short.clear();
   assembly.gaps.clear();
   assembly.lost.clear();
   spare_.push_back(&assembly);
@@ -308,7 +307,7 @@ bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {
 
 void Assembler::add_missing(Assembly& assembly, SourceId source, EventRange events,
                             wire::MissingReason reason) {
-  const auto why = static_cast<std::uint32_t>(reason);
+  const auto why = static_cast<std::uint16_t>(reason);
   if (!assembly.missing.empty()) {
     wire::MissingRange& last = assembly.missing.back();
     if (last.source == source && last.reason == why && last.first + last.count == events.first) {
@@ -316,8 +315,10 @@ void Assembler::add_missing(Assembly& assembly, SourceId source, EventRange even
       return;
     }
   }
-  assembly.missing.push_back(
-      {source, static_cast<std::uint32_t>(events.count()), events.first, why, 0});
+  assembly.missing.push_back({.source = source,
+                              .count = static_cast<std::uint32_t>(events.count()),
+                              .first = events.first,
+                              .reason = why});
 }
 
 void Assembler::give_up_source(Assembly& assembly, std::size_t source) {
@@ -378,8 +379,10 @@ std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
 void Assembler::decide(Assembly& assembly) {
   FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
+  lacking_.clear();
+  damaged_.clear();
   for (const std::size_t source : merged_) read_super_fragments(assembly, system_.sources[source]);
-  if (!assembly.missing.empty() || !assembly.gaps.empty() || !assembly.cut_short.empty()) {
+  if (!assembly.missing.empty() || !assembly.gaps.empty() || !lacking_.empty()) {
     sort_out_missing(assembly);
   }
   recently_decided_.note(assembly.range.first, assembly.attempt);
@@ -394,20 +397,15 @@ void Assembler::decide(Assembly& assembly) {
   }
   for (const auto& gap : assembly.gaps) batch.gaps.push_back({gap.first, gap.end});
   for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
+  report_within(assembly);
 }
 
-// Of what is no super-fragment, all fragments are missing.
-void Assembler::read_super_fragments(Assembly& assembly, const SourceInfo& source) {
+void Assembler::read_super_fragments(const Assembly& assembly, const SourceInfo& source) {
   pieces_.clear();
   for (const storage::SourcePiece& piece : assembly.batch.pieces) {
     if (piece.source == source.id) pieces_.push_back(&piece);
   }
-  const auto lacks_required = [&](const std::optional<wire::SuperHead>& head) {
-    for (std::size_t k = 0; k < source.merged.size(); ++k) {
-      if (source.merged[k].required && (!head || head->entry(k).entry.absent())) return true;
-    }
-    return false;
-  };
+  lacking_at_.assign(source.merged.size() + 1, System::npos);
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const storage::SourcePiece& piece = *pieces_[i];
     if (piece.payload_offset != 0) continue;
@@ -416,12 +414,68 @@ void Assembler::read_super_fragments(Assembly& assembly, const SourceInfo& sourc
       const wire::FragmentEntry entry = storage::entry_at(piece, k);
       if (entry.absent()) continue;
       const auto pieces = std::span(pieces_).subspan(i);
-      if (lacks_required(super_reader_.read(pieces, k, from, source.merged))) {
-        assembly.cut_short.push_back(piece.range.first + k);
-      }
+      read_members(source, piece.range.first + k,
+                   super_reader_.read(pieces, k, from, source.merged));
       from += entry.size();
     }
   }
+}
+
+// Of what is no super-fragment, all members are missing.
+void Assembler::read_members(const SourceInfo& source, EventNumber event,
+                             const std::optional<wire::SuperHead>& head) {
+  if (!head) {
+    const bool required =
+        std::ranges::any_of(source.merged, [](const auto& member) { return member.required; });
+    if (required) {
+      add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
+    }
+    return;
+  }
+  std::uint32_t flags = 0;
+  for (std::size_t k = 0; k < source.merged.size(); ++k) {
+    const wire::SuperEntry member = head->entry(k);
+    if (!member.entry.absent()) {
+      flags |= member.entry.flags();
+    } else if (source.merged[k].required) {
+      add_lacking(source.id, member.source, k, event, member.missing_reason());
+    }
+  }
+  if (flags != 0) damaged_.push_back({event, source.id, flags});
+}
+
+void Assembler::add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
+                            wire::MissingReason reason) {
+  const auto why = static_cast<std::uint16_t>(reason);
+  if (lacking_at_[index] != System::npos) {
+    wire::MissingRange& last = lacking_[lacking_at_[index]];
+    if (last.reason == why && last.first + last.count == event) {
+      ++last.count;
+      return;
+    }
+  }
+  lacking_at_[index] = lacking_.size();
+  lacking_.push_back(
+      {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});
+}
+
+// To the event manager; storage reads it itself.
+void Assembler::report_within(Assembly& assembly) const {
+  assembly.missing.insert(assembly.missing.end(), lacking_.begin(), lacking_.end());
+  if (damaged_.empty()) return;
+  auto& bad = assembly.bad;
+  bad.insert(bad.end(), damaged_.begin(), damaged_.end());
+  const auto key = [](const wire::BadFragment& one) { return std::pair{one.event, one.source}; };
+  std::ranges::sort(bad, {}, key);
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < bad.size(); ++i) {
+    if (key(bad[i]) == key(bad[kept])) {
+      bad[kept].flags |= bad[i].flags;
+    } else {
+      bad[++kept] = bad[i];
+    }
+  }
+  bad.resize(kept + 1);
 }
 
 // Leaves out gaps in which a source has something. Gives which events of the batch are in one of
@@ -464,7 +518,9 @@ void Assembler::sort_out_missing(Assembly& assembly) {
       if (required) incomplete[event - first] = true;
     }
   }
-  for (const EventNumber event : assembly.cut_short) incomplete[event - first] = true;
+  for (const auto& run : lacking_) {
+    for (std::size_t i = 0; i < run.count; ++i) incomplete[run.first - first + i] = true;
+  }
   assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));
 }
 

@@ -48,7 +48,6 @@ struct Assembly {
   storage::BuiltBatch batch;       // for storage; filled when it is decided
   std::vector<wire::MissingRange> missing;
   std::vector<wire::BadFragment> bad;
-  std::vector<EventNumber> cut_short; // a super-fragment lacks a required fragment
   std::vector<wire::Gap> gaps;        // as the event manager says
   std::vector<wire::MissingRange> lost; // likewise
   std::uint32_t incomplete = 0;       // events that lack a required source
@@ -150,13 +149,22 @@ private:
   void give_up_source(Assembly& assembly, std::size_t source);
   [[nodiscard]] std::vector<bool> drop_false_gaps(Assembly& assembly) const;
   void sort_out_missing(Assembly& assembly);
-  void read_super_fragments(Assembly& assembly, const SourceInfo& source);
+  void read_super_fragments(const Assembly& assembly, const SourceInfo& source);
+  void read_members(const SourceInfo& source, EventNumber event,
+                    const std::optional<wire::SuperHead>& head);
+  void add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
+                   wire::MissingReason reason);
+  void report_within(Assembly& assembly) const;
 
   const System& system_;
   const SourceIndex& sources_;
   storage::SuperReader super_reader_;
   std::vector<std::size_t> merged_; // indices of sources
-  std::vector<const storage::SourcePiece*> pieces_; // reused: of one of them
+  // What super-fragments of the batch at hand lack of required members, and have damaged.
+  std::vector<wire::MissingRange> lacking_;
+  std::vector<wire::BadFragment> damaged_;
+  std::vector<const storage::SourcePiece*> pieces_; // reused: of one source
+  std::vector<std::size_t> lacking_at_; // reused: by member of one source, its last one in lacking_
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_};
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made

@@ -92,30 +92,61 @@ protected:
 // Source 2 merges 20 and 21, which is not required; slice 1 of 2.
 class MergedBlocks : public Blocks {
 protected:
-  MergedBlocks() : Blocks(merging()) {}
-  static System merging() {
+  explicit MergedBlocks(bool both_required = false) : Blocks(merging(both_required)) {}
+  static System merging(bool both_required) {
     System system = three_sources();
-    system.sources[1].merged = {{.id = 20, .name = {}, .readout_unit = {}, .required = true},
-                                {.id = 21, .name = {}, .readout_unit = {}, .required = false}};
+    system.sources[1].merged = {
+        {.id = 20, .name = {}, .readout_unit = {}, .required = true},
+        {.id = 21, .name = {}, .readout_unit = {}, .required = both_required}};
     system.slice = {.number = 1, .of = 2, .block = 4};
     return system;
   }
-  // Appends a super-fragment to the payload of the next block; gives its entry. Empty: absent.
-  wire::FragmentEntry put(EventNumber event, std::array<bool, 2> present,
-                          std::uint16_t version = 1) {
-    const wire::SuperHeader header{.version = version, .event = event, .count = 2};
+  struct Super {
+    EventNumber event = 0;
+    std::array<bool, 2> present{true, true};
+    std::uint16_t version = 1;
+    Missing reason = Missing::absent; // of those that are missing
+    std::uint32_t flags = 0; // of the others
+  };
+  // Appends it to the payload of the next block; gives its entry.
+  wire::FragmentEntry put(const Super& super) {
+    const wire::SuperHeader header{.version = super.version, .event = super.event, .count = 2};
     std::vector<std::byte> bytes(wire::super_head_size(2));
     std::memcpy(bytes.data(), &header, sizeof header);
     for (std::size_t i = 0; i < 2; ++i) {
-      const std::uint32_t size = present[i] ? 8 : 0;
-      wire::SuperEntry entry{20 + static_cast<SourceId>(i),
-                             {present[i] ? size : wire::fragment_absent, 0}};
+      wire::SuperEntry entry{20 + static_cast<SourceId>(i), {8 | super.flags, 0}};
+      if (!super.present[i]) {
+        entry.entry = {wire::fragment_absent, static_cast<std::uint32_t>(super.reason)};
+      }
       std::memcpy(bytes.data() + sizeof header + i * sizeof entry, &entry, sizeof entry);
-      bytes.resize(bytes.size() + size);
+      bytes.resize(bytes.size() + entry.entry.size());
     }
     payload_.insert(payload_.end(), bytes.begin(), bytes.end());
     return {static_cast<std::uint32_t>(bytes.size()), wire::crc32c(bytes)};
   }
+  // The batch of event 0, in which source 2 has this.
+  Assembly* decide(const Table& table) {
+    Assembly* const batch = assign(0);
+    (void)add(2, 0, table);
+    payload_.clear();
+    (void)add(1, 0, good_table());
+    EXPECT_EQ(add(3, 0, good_table()).complete, batch);
+    assembler_.decide(*batch);
+    return batch;
+  }
+  static void expect_lacks(const wire::MissingRange& range, SourceId member, EventRange events,
+                           Missing reason) {
+    EXPECT_EQ(range.source, 2U);
+    EXPECT_EQ(range.within, 1U);
+    EXPECT_EQ(range.member, member);
+    EXPECT_EQ((EventRange{range.first, range.first + range.count}), events);
+    EXPECT_EQ(static_cast<Missing>(range.reason), reason);
+  }
+};
+
+class BothRequired : public MergedBlocks {
+protected:
+  BothRequired() : MergedBlocks(true) {}
 };
 
 TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
@@ -137,46 +168,58 @@ TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
 }
 
 TEST_F(MergedBlocks, what_super_fragments_lack_makes_events_incomplete_if_it_is_required) {
-  Assembly* const batch = assign(0);
-  wire::FragmentEntry marked = good(10);
-  marked.size_and_flags |= wire::fragment_truncated; // of a fragment, that is damage
-  (void)add(1, 0, {marked, good(1), good(1), good(1)});
-  Table table = {put(4, {true, true}), put(5, {true, false}), put(6, {false, true}),
-                 put(7, {true, true})};
+  Table table = {put({4}), put({5, {true, false}}), put({6, {false, true}}), put({7})};
   for (wire::FragmentEntry& entry : table) entry.size_and_flags |= wire::fragment_truncated;
-  (void)add(2, 0, table);
-  payload_.clear();
-  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
-  assembler_.decide(*batch);
+  const Assembly* const batch = decide(table);
   EXPECT_EQ(batch->incomplete, 1U);
   EXPECT_TRUE(batch->batch.missing.empty());
-  ASSERT_EQ(batch->batch.bad.size(), 1U);
-  EXPECT_EQ(batch->batch.bad[0].source, 1U);
-  assembler_.release(*batch);
-  EXPECT_TRUE(assign(0)->cut_short.empty());
+  EXPECT_TRUE(batch->bad.empty()); // to lack a fragment is no damage
+  ASSERT_EQ(batch->missing.size(), 1U);
+  expect_lacks(batch->missing[0], 20, {2, 3}, Missing::absent);
+}
+
+TEST_F(BothRequired, what_consecutive_events_lack_is_one_range_for_each_member) {
+  for (const bool again : {false, true}) { // it forgets what the batch before had
+    const Super none{.present = {false, false}, .reason = Missing::lost};
+    const Assembly* const batch =
+        decide({put({4, none.present, 1, none.reason}), put({5, none.present, 1, none.reason}),
+                put({6, {true, false}}), put({7})});
+    EXPECT_EQ(batch->incomplete, 3U) << again;
+    ASSERT_EQ(batch->missing.size(), 3U);
+    expect_lacks(batch->missing[0], 20, {0, 2}, Missing::lost);
+    expect_lacks(batch->missing[1], 21, {0, 2}, Missing::lost);
+    expect_lacks(batch->missing[2], 21, {2, 3}, Missing::absent);
+    assembler_.clear();
+  }
+}
+
+TEST_F(MergedBlocks, what_came_damaged_to_the_first_stage_is_reported_once_an_event) {
+  Table table = {put({.event = 4, .flags = wire::fragment_bad_number}),
+                 put({.event = 5, .flags = wire::fragment_bad_checksum}), put({6}), put({7})};
+  ++table[1].crc32c; // and on its way here
+  ++table[2].crc32c;
+  const Assembly* const batch = decide(table);
+  ASSERT_EQ(batch->bad.size(), 3U);
+  for (EventNumber event = 0; event < 3; ++event) EXPECT_EQ(batch->bad[event].event, event);
+  EXPECT_EQ(batch->bad[0].flags, wire::fragment_bad_number);
+  EXPECT_EQ(batch->bad[1].flags, wire::fragment_bad_checksum);
+  EXPECT_EQ(batch->batch.bad.size(), 2U); // storage reads the rest itself
 }
 
 TEST_F(MergedBlocks, bytes_that_are_no_super_fragment_of_the_event_lack_everything) {
-  Assembly* const batch = assign(0);
-  (void)add(1, 0, good_table());
-  const Table table = {put(4, {true, true}), put(5, {true, true}, 2), put(4, {true, true}),
-                       wire::FragmentEntry::make_absent(wire::AbsentReason::none)};
-  (void)add(2, 0, table);
-  payload_.clear();
-  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
-  assembler_.decide(*batch);
+  const auto absent = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+  const Assembly* const batch =
+      decide({put({4}), put({.event = 5, .version = 2}), put({.event = 4}), absent});
   EXPECT_EQ(batch->incomplete, 3U);
-  EXPECT_EQ(batch->cut_short, (std::vector<EventNumber>{1, 2}));
   EXPECT_EQ(batch->batch.missing.size(), 1U);
+  ASSERT_EQ(batch->missing.size(), 2U);
+  expect_lacks(batch->missing[1], 2, {1, 3}, Missing::dropped); // all of it
 }
 
 // Its head may come in several blocks, too.
 TEST_F(MergedBlocks, a_super_fragment_in_several_blocks_is_read) {
   for (const bool present : {true, false}) {
-    Assembly* const batch = assign(0);
-    (void)add(1, 0, good_table());
-    payload_.clear();
-    const wire::FragmentEntry entry = put(4, {present, true});
+    const wire::FragmentEntry entry = put({4, {present, true}});
     const std::vector<std::byte> whole = std::exchange(payload_, {});
     for (std::uint32_t at = 0; at < entry.size(); at += 10) {
       const std::uint32_t size = std::min(10U, entry.size() - at);
@@ -184,10 +227,12 @@ TEST_F(MergedBlocks, a_super_fragment_in_several_blocks_is_read) {
       (void)add(2, 0, {entry}, 0, at, size);
     }
     payload_.clear();
-    const auto none = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
-    (void)add(2, 1, {put(5, {true, true}), put(6, {true, true}), put(7, {true, true})});
+    (void)add(2, 1, {put({5}), put({6}), put({7})});
     payload_.clear();
-    ASSERT_EQ(add(3, 0, {none, none, none, none}).complete, batch);
+    (void)add(1, 0, good_table());
+    (void)add(3, 0, good_table());
+    Assembly* const batch = assign(0);
+    ASSERT_EQ(batch->open_sources, 0U);
     assembler_.decide(*batch);
     EXPECT_EQ(batch->incomplete, present ? 0U : 1U);
     EXPECT_TRUE(batch->batch.bad.empty());

@@ -143,10 +143,10 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
 
 void Accounts::list_incomplete(const Batch& batch) {
   for (const auto& run : batch.missing) {
-    const SourceInfo& source = system_.sources[sources_.find(run.source)];
-    if (!source.required) continue;
+    const bool within = run.within != 0; // then it is of a required member
+    if (!within && !system_.sources[sources_.find(run.source)].required) continue;
     const storage::MissingFragment missing{{run.first, run.first + run.count},
-                                           run.source,
+                                           within ? run.member : run.source,
                                            static_cast<wire::MissingReason>(run.reason)};
     const auto group = [](const auto& one) { return std::pair{one.source, one.reason}; };
     add_run(summary_.incomplete_list, missing, incomplete_listed, group,
@@ -160,6 +160,7 @@ void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
                                std::span<const Incarnation> members) {
   missing_of_.assign(system_.sources.size(), 0);
   for (const auto& run : batch.missing) {
+    if (run.within != 0) continue; // the super-fragment is there
     const std::size_t source = sources_.find(run.source);
     missing_of_[source] += run.count;
     if (run.reason < wire::missing_reasons) missing_[source][run.reason] += run.count;

@@ -178,7 +178,7 @@ TEST_F(Ledger, a_batch_counts_for_the_readout_units_that_took_part_in_it) {
 // From a builder unit of another version, or one that lies.
 TEST_F(Ledger, a_reason_that_does_not_exist_is_not_counted) {
   accounts_.read(0, 10);
-  for (const std::uint32_t reason : {5U, ~0U})
+  for (const std::uint16_t reason : {std::uint16_t{5}, std::uint16_t{0xffff}})
     build({0, 1}, {{.source = 1, .count = 1, .first = 0, .reason = reason}});
   const RunSummary& summary = end();
   for (const SourceResult& source : summary.sources)
@@ -220,9 +220,22 @@ TEST_F(Ledger, lists_are_bounded_and_counts_are_not) {
   EXPECT_EQ(summary.incomplete_list.size(), 1000U);
 }
 
+TEST_F(Ledger, a_super_fragment_that_lacks_a_member_is_built_and_its_event_is_listed) {
+  accounts_.read(0, 10);
+  accounts_.read(1, 10);
+  build({0, 10}, {{.source = 2, .count = 3, .first = 4, .reason = 3, .within = 1, .member = 21}});
+  const RunSummary& summary = end();
+  EXPECT_EQ(summary.sources[1].ledger.built, 10U);
+  EXPECT_EQ(summary.sources[1].missing[3], 0U);
+  ASSERT_EQ(summary.incomplete_list.size(), 1U);
+  EXPECT_EQ(summary.incomplete_list[0].source, 21U);
+  EXPECT_EQ(summary.incomplete_list[0].events, (EventRange{4, 7}));
+  EXPECT_EQ(summary.incomplete_list[0].reason, wire::MissingReason::lost);
+}
+
 // Of a source that is dead for hours: batches come in any order.
 TEST_F(Ledger, what_batches_cut_is_one_range_of_incomplete_events) {
-  const auto all = [](EventNumber at, std::uint32_t reason = 1) {
+  const auto all = [](EventNumber at, std::uint16_t reason = 1) {
     return std::vector<wire::MissingRange>{
         {.source = 1, .count = 10, .first = at, .reason = reason}};
   };

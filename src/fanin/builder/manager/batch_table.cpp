@@ -42,7 +42,7 @@ void BatchTable::take_back(Batch& batch) {
   FANIN_ASSERT(batch.state != BatchState::unassigned);
   batch.state = BatchState::unassigned;
   batch.missing.clear();
-  batch.missing_fragments = 0;
+  batch.missing_fragments = batch.missing_members = 0;
   batch.bad.clear();
   to_reassign_.insert(std::ranges::upper_bound(to_reassign_, batch.range.first), batch.range.first);
 }

@@ -39,6 +39,7 @@ struct Batch {
   std::optional<NodeId> handed_back;     // by this builder unit; another one is better
   std::vector<wire::MissingRange> missing; // reported so far
   std::uint64_t missing_fragments = 0;     // in these
+  std::uint64_t missing_members = 0;       // likewise, of super-fragments
   std::vector<wire::BadFragment> bad;
   std::vector<wire::Gap> gaps;         // in it, and right before it
   std::vector<wire::MissingRange> lost;  // fragments of readout units that died

@@ -21,7 +21,8 @@ Dispatcher::Dispatcher(const Parts& parts)
                 parts.system.transfer_window, parts.system.in_order),
       choice_(make_assigner(parts.system), parts.builders.size(), parts.system.batch_events,
               parts.system.batch_bytes),
-      lagging_(parts.builders.size()) {}
+      lagging_(parts.builders.size()),
+      merged_(parts.system.merged_sources()) {}
 
 // --- nodes ---------------------------------------------------------------------------------------
 
@@ -200,21 +201,31 @@ void Dispatcher::release(const Batch& batch) {
   if (batch.state != BatchState::set_aside) capacity_.release(batch.builder, batch.reservation);
 }
 
+// There is such a source, and such a member of it.
+bool Dispatcher::has(const wire::MissingRange& run) const {
+  const std::size_t source = parts_.sources.find(run.source);
+  if (source == System::npos) return false;
+  return run.within == 0 || run.member == run.source ||
+         std::ranges::binary_search(parts_.system.sources[source].merged, run.member, {},
+                                    &storage::SourceInfo::id);
+}
+
 // However many messages say so, no more fragments are missing or damaged than the batch has.
 bool Dispatcher::add_exceptions(Batch& batch, std::span<const wire::MissingRange> missing,
                                 std::span<const wire::BadFragment> bad) const {
-  const auto known = [&](SourceId source) { return parts_.sources.find(source) != System::npos; };
   for (const wire::MissingRange& run : missing) {
     if (run.count == 0 || run.first < batch.range.first || run.first > batch.range.end ||
-        run.count > batch.range.end - run.first || !known(run.source))
+        run.count > batch.range.end - run.first || !has(run))
       return false;
-    batch.missing_fragments += run.count;
+    (run.within == 0 ? batch.missing_fragments : batch.missing_members) += run.count;
   }
   const bool inside = std::ranges::all_of(bad, [&](const wire::BadFragment& one) {
-    return batch.range.contains(one.event) && known(one.source);
+    return batch.range.contains(one.event) && parts_.sources.find(one.source) != System::npos;
   });
   const std::uint64_t fragments = batch.range.count() * parts_.system.sources.size();
-  if (!inside || batch.missing_fragments > fragments || batch.bad.size() + bad.size() > fragments)
+  if (!inside || batch.missing_fragments > fragments ||
+      batch.missing_members > batch.range.count() * merged_ ||
+      batch.bad.size() + bad.size() > fragments)
     return false;
   batch.missing.insert(batch.missing.end(), missing.begin(), missing.end());
   batch.bad.insert(batch.bad.end(), bad.begin(), bad.end());

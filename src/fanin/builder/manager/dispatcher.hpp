@@ -87,6 +87,7 @@ private:
   void assign(Batch& batch, const AssignmentRequest& request, NodeId node);
   void take_back(Batch& batch);
   void release(const Batch& batch); // of its builder unit's capacity
+  [[nodiscard]] bool has(const wire::MissingRange& run) const;
   // What a builder unit says of a batch; false: it is invalid.
   [[nodiscard]] bool add_exceptions(Batch& batch, std::span<const wire::MissingRange> missing,
                                     std::span<const wire::BadFragment> bad) const;
@@ -100,6 +101,7 @@ private:
   std::vector<bool> lagging_; // pull, by builder unit: readout units are told what they would be
                               // asked for
   std::optional<wire::Gap> skipped_; // right before the next batch, which tells of it
+  std::uint64_t merged_; // sources that others merge
   bool members_changed_ = false;
   bool no_room_ = false; // nobody had room for the next batch, and nothing has changed since
   std::uint64_t examined_ = 0;

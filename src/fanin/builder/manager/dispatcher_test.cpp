@@ -219,6 +219,8 @@ TEST_F(BuiltMessages, what_is_missing_or_damaged_is_of_the_batch_and_of_sources_
   EXPECT_FALSE(say({{.source = 1, .count = 0, .first = 0}}, {}));
   EXPECT_FALSE(say({{.source = 1, .count = 2, .first = 63}}, {}));
   EXPECT_FALSE(say({{.source = 3, .count = 1, .first = 0}}, {}));
+  EXPECT_FALSE(say({{.source = 1, .count = 1, .within = 1, .member = 1}}, {})); // merges nothing
+  EXPECT_FALSE(say({{.source = 1, .count = 1, .within = 1, .member = 2}}, {}));
   EXPECT_FALSE(say({}, {{.event = 64, .source = 1}}));
   EXPECT_FALSE(say({}, {{.event = 0, .source = 3}}));
 }

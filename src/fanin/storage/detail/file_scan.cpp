@@ -235,7 +235,8 @@ void FileScan::check_fragment(const EventRow& row, const FragmentRow& fragment) 
   }
 }
 
-// What an event's row repeats: of the file's header, and of its fragments' flags.
+// What an event's row repeats: of the file's header, and of its fragments' flags. A fragment that
+// is missing may have been damaged.
 void FileScan::check_row(const EventRow& row, std::uint32_t flags) {
   const auto& info = reader_.info();
   if (row.node != info.node_index || row.incarnation != info.incarnation) {
@@ -248,7 +249,8 @@ void FileScan::check_row(const EventRow& row, std::uint32_t flags) {
     ++result_.rejected;
     flags |= event_rejected;
   }
-  if ((row.flags & ~event_incomplete) != flags) {
+  const std::uint32_t of_missing = row.missing_count == 0 ? 0 : fragment_flags;
+  if (((row.flags ^ flags) & ~(event_incomplete | (row.flags & of_missing))) != 0) {
     problem(fmt::format("event {}: its flags are {:#x}, but those of its fragments together {:#x}",
                         row.event, row.flags & ~event_incomplete, flags));
   }

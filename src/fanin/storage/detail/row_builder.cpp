@@ -113,11 +113,7 @@ void RowBuilder::each_member(std::size_t place, std::uint64_t i, std::uint64_t f
   std::uint64_t inner = wire::super_head_size(members.size());
   for (std::size_t k = 0; k < members.size(); ++k) {
     const auto one = head->entry(k);
-    const bool known = one.entry.crc32c != 0 && one.entry.crc32c < wire::missing_reasons;
-    const auto why = one.entry.absent() && known
-                         ? static_cast<wire::MissingReason>(one.entry.crc32c)
-                         : wire::MissingReason::absent;
-    use(one.source, one.entry, inner, why);
+    use(one.source, one.entry, inner, one.missing_reason());
     inner += one.entry.size();
   }
 }
@@ -274,17 +270,16 @@ void RowBuilder::mark_bad(const BuiltBatch& batch) {
     FANIN_ASSERT(batch.range.contains(bad.event));
     auto& event_row = row(batch, bad.event);
     const auto flags = fragment_row_flags(bad.flags);
+    event_row.flags |= flags; // also where nothing of the fragment is there to be marked
     const auto own =
         std::span(fragments_)
             .subspan(event_row.first_fragment - positions_.fragments, event_row.fragment_count);
     if (const MergedSource* const merged = find_merged(bad.source)) {
       for (FragmentRow* const member : damaged_members(own, *merged, flags, index)) {
         mark(*member, flags);
-        event_row.flags |= flags;
       }
       continue;
     }
-    event_row.flags |= flags;
     const auto at = std::ranges::lower_bound(own, bad.source, {}, &FragmentRow::source);
     if (at != own.end() && at->source == bad.source) mark(*at, flags);
   }
