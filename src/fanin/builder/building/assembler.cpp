@@ -55,11 +55,7 @@ bool has_lost(std::span<const LostRange> lost, SourceId source, EventNumber even
 } // namespace
 
 Assembler::Assembler(const System& system, const SourceIndex& sources)
-    : system_(system), sources_(sources), super_reader_(system.slice) {
-  for (std::size_t i = 0; i < system_.sources.size(); ++i) {
-    if (!system_.sources[i].merged.empty()) merged_.push_back(i);
-  }
-}
+    : system_(system), sources_(sources), merged_(system) {}
 
 // --- assemblies ----------------------------------------------------------------------------------
 
@@ -379,10 +375,8 @@ std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
 void Assembler::decide(Assembly& assembly) {
   FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
-  lacking_.clear();
-  damaged_.clear();
-  for (const std::size_t source : merged_) read_super_fragments(assembly, system_.sources[source]);
-  if (!assembly.missing.empty() || !assembly.gaps.empty() || !lacking_.empty()) {
+  merged_.read(assembly.batch.pieces);
+  if (!assembly.missing.empty() || !assembly.gaps.empty() || !merged_.lacking().empty()) {
     sort_out_missing(assembly);
   }
   recently_decided_.note(assembly.range.first, assembly.attempt);
@@ -400,71 +394,14 @@ void Assembler::decide(Assembly& assembly) {
   report_within(assembly);
 }
 
-void Assembler::read_super_fragments(const Assembly& assembly, const SourceInfo& source) {
-  pieces_.clear();
-  for (const storage::SourcePiece& piece : assembly.batch.pieces) {
-    if (piece.source == source.id) pieces_.push_back(&piece);
-  }
-  lacking_at_.assign(source.merged.size() + 1, System::npos);
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const storage::SourcePiece& piece = *pieces_[i];
-    if (piece.payload_offset != 0) continue;
-    std::uint64_t from = 0;
-    for (std::uint64_t k = 0; k < piece.range.count(); ++k) {
-      const wire::FragmentEntry entry = storage::entry_at(piece, k);
-      if (entry.absent()) continue;
-      const auto pieces = std::span(pieces_).subspan(i);
-      read_members(source, piece.range.first + k,
-                   super_reader_.read(pieces, k, from, source.merged));
-      from += entry.size();
-    }
-  }
-}
-
-// Of what is no super-fragment, all members are missing.
-void Assembler::read_members(const SourceInfo& source, EventNumber event,
-                             const std::optional<wire::SuperHead>& head) {
-  if (!head) {
-    const bool required =
-        std::ranges::any_of(source.merged, [](const auto& member) { return member.required; });
-    if (required) {
-      add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
-    }
-    return;
-  }
-  std::uint32_t flags = 0;
-  for (std::size_t k = 0; k < source.merged.size(); ++k) {
-    const wire::SuperEntry member = head->entry(k);
-    if (!member.entry.absent()) {
-      flags |= member.entry.flags();
-    } else if (source.merged[k].required) {
-      add_lacking(source.id, member.source, k, event, member.missing_reason());
-    }
-  }
-  if (flags != 0) damaged_.push_back({event, source.id, flags});
-}
-
-void Assembler::add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
-                            wire::MissingReason reason) {
-  const auto why = static_cast<std::uint16_t>(reason);
-  if (lacking_at_[index] != System::npos) {
-    wire::MissingRange& last = lacking_[lacking_at_[index]];
-    if (last.reason == why && last.first + last.count == event) {
-      ++last.count;
-      return;
-    }
-  }
-  lacking_at_[index] = lacking_.size();
-  lacking_.push_back(
-      {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});
-}
-
 // To the event manager; storage reads it itself.
 void Assembler::report_within(Assembly& assembly) const {
-  assembly.missing.insert(assembly.missing.end(), lacking_.begin(), lacking_.end());
-  if (damaged_.empty()) return;
+  const auto lacking = merged_.lacking();
+  const auto damaged = merged_.damaged();
+  assembly.missing.insert(assembly.missing.end(), lacking.begin(), lacking.end());
+  if (damaged.empty()) return;
   auto& bad = assembly.bad;
-  bad.insert(bad.end(), damaged_.begin(), damaged_.end());
+  bad.insert(bad.end(), damaged.begin(), damaged.end());
   const auto key = [](const wire::BadFragment& one) { return std::pair{one.event, one.source}; };
   std::ranges::sort(bad, {}, key);
   std::size_t kept = 0;
@@ -518,7 +455,7 @@ void Assembler::sort_out_missing(Assembly& assembly) {
       if (required) incomplete[event - first] = true;
     }
   }
-  for (const auto& run : lacking_) {
+  for (const auto& run : merged_.lacking()) {
     for (std::size_t i = 0; i < run.count; ++i) incomplete[run.first - first + i] = true;
   }
   assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/builder/building/merged_contents.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
-#include "fanin/storage/super_reader.hpp"
 #include "fanin/wire/control.hpp"
 #include "fanin/wire/data_block.hpp"
 
@@ -149,22 +149,11 @@ private:
   void give_up_source(Assembly& assembly, std::size_t source);
   [[nodiscard]] std::vector<bool> drop_false_gaps(Assembly& assembly) const;
   void sort_out_missing(Assembly& assembly);
-  void read_super_fragments(const Assembly& assembly, const SourceInfo& source);
-  void read_members(const SourceInfo& source, EventNumber event,
-                    const std::optional<wire::SuperHead>& head);
-  void add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
-                   wire::MissingReason reason);
   void report_within(Assembly& assembly) const;
 
   const System& system_;
   const SourceIndex& sources_;
-  storage::SuperReader super_reader_;
-  std::vector<std::size_t> merged_; // indices of sources
-  // What super-fragments of the batch at hand lack of required members, and have damaged.
-  std::vector<wire::MissingRange> lacking_;
-  std::vector<wire::BadFragment> damaged_;
-  std::vector<const storage::SourcePiece*> pieces_; // reused: of one source
-  std::vector<std::size_t> lacking_at_; // reused: by member of one source, its last one in lacking_
+  MergedContents merged_; // of the batch at hand
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_};
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made

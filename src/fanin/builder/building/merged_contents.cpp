@@ -1,0 +1,79 @@
+#include "fanin/builder/building/merged_contents.hpp"
+
+#include <algorithm>
+
+namespace fanin::builder {
+
+MergedContents::MergedContents(const System& system) : reader_(system.slice) {
+  for (const SourceInfo& source : system.sources) {
+    if (!source.merged.empty()) sources_.push_back(&source);
+  }
+}
+
+void MergedContents::read(std::span<const storage::SourcePiece> pieces) {
+  lacking_.clear();
+  damaged_.clear();
+  for (const SourceInfo* const source : sources_) {
+    pieces_.clear();
+    for (const storage::SourcePiece& piece : pieces) {
+      if (piece.source == source->id) pieces_.push_back(&piece);
+    }
+    read_source(*source);
+  }
+}
+
+void MergedContents::read_source(const SourceInfo& source) {
+  lacking_at_.assign(source.merged.size() + 1, System::npos);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const storage::SourcePiece& piece = *pieces_[i];
+    if (piece.payload_offset != 0) continue;
+    std::uint64_t from = 0;
+    for (std::uint64_t k = 0; k < piece.range.count(); ++k) {
+      const wire::FragmentEntry entry = storage::entry_at(piece, k);
+      if (entry.absent()) continue;
+      const auto pieces = std::span(pieces_).subspan(i);
+      read_members(source, piece.range.first + k, reader_.read(pieces, k, from, source.merged));
+      from += entry.size();
+    }
+  }
+}
+
+// Of what is no super-fragment, all members are missing.
+void MergedContents::read_members(const SourceInfo& source, EventNumber event,
+                                  const std::optional<wire::SuperHead>& head) {
+  if (!head) {
+    const bool required =
+        std::ranges::any_of(source.merged, [](const auto& member) { return member.required; });
+    if (required) {
+      add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
+    }
+    return;
+  }
+  std::uint32_t flags = 0;
+  for (std::size_t k = 0; k < source.merged.size(); ++k) {
+    const wire::SuperEntry member = head->entry(k);
+    if (!member.entry.absent()) {
+      flags |= member.entry.flags();
+    } else if (source.merged[k].required) {
+      add_lacking(source.id, member.source, k, event, member.missing_reason());
+    }
+  }
+  if (flags != 0) damaged_.push_back({event, source.id, flags});
+}
+
+void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t index,
+                                 EventNumber event, wire::MissingReason reason) {
+  const auto why = static_cast<std::uint16_t>(reason);
+  if (lacking_at_[index] != System::npos) {
+    wire::MissingRange& last = lacking_[lacking_at_[index]];
+    if (last.reason == why && last.first + last.count == event) {
+      ++last.count;
+      return;
+    }
+  }
+  lacking_at_[index] = lacking_.size();
+  lacking_.push_back(
+      {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});
+}
+
+} // namespace fanin::builder
