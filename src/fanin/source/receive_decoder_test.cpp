@@ -482,6 +482,7 @@ public:
     FragmentQueue& queue = fixture.queue;
     if (may_fall_) queue.set_may_fall(FragmentQueue::Fall::yes);
     ReceiveDecoder decoder(5, true);
+    decoder.ask_again(acknowledged_);
     Bytes bytes = damage(messages_after({}));
     for (int turn = 0; turn < 4; ++turn) {
       decoder.leave_out_below(announced(queue));
@@ -494,7 +495,7 @@ public:
     }
     queue.end_held();
     for (EventNumber event = 0; event < events; ++event) {
-      if (event == damaged_ || !sends(event)) continue;
+      if ((event == damaged_ && !mended_) || !sends(event)) continue;
       const EventNumber number = event + static_cast<EventNumber>(offset_);
       ASSERT_FALSE(queue.entry(number).absent()) << event;
       ASSERT_EQ(payload_of(queue, number), payload(event)) << event;
@@ -533,8 +534,12 @@ private:
     return sender.bytes();
   }
   Bytes damage(Bytes bytes) {
-    const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(
-                                           damaged_at_ + random_.below(sizeof(ReceiveHeader)));
+    // Of a payload without acknowledgements it would cost this fragment only. Eight bytes may
+    // change.
+    const std::size_t payload_bytes = acknowledged_ ? payload(damaged_).size() - 8 : 0;
+    const std::size_t at = random_.below(sizeof(ReceiveHeader) + payload_bytes);
+    mended_ = acknowledged_ && at >= offsetof(ReceiveHeader, size);
+    const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(damaged_at_ + at);
     const std::uint64_t kind = random_.below(3);
     damage_ = std::array{"a byte more", "a byte less", "other bytes"}[kind];
     if (kind == 0) bytes.insert(place, std::byte(random_.below(256)));
@@ -554,6 +559,7 @@ private:
   EventNumber damaged_ = 0;
   EventNumber left_out_ = 0;
   std::size_t damaged_at_ = 0;
+  bool mended_ = false; // the sender sends it again
   const char* damage_ = "";
 };
 
