@@ -100,15 +100,19 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1); // what took the fast path
   const EventNumber event = number_of(counter);
   if (event >= event_number_end) return reject(wire::DropReason::number_jump);
-  if (judge_.too_early(event, held())) {
-    early_ = {early_.end == event ? early_.first : event, event + 1};
-    return reject(wire::DropReason::before_first);
-  }
+  if (judge_.too_early(event, held())) return reject_early(event);
   if (numbered_ && event < table_.next() && fall_ == Fall::no) return reject_old(event);
   const bool repeats = held_ && event == held_->event;
   if (held_ && !judge_held(event)) return WriteOutcome::full;
+  if (judge_.too_early(event)) return reject_early(event); // what it might confirm was dropped
   if (repeats && event + 1 == table_.next()) return reject(wire::DropReason::number_repeat);
   return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
+}
+
+WriteOutcome FragmentQueue::reject_early(EventNumber event) {
+  early_ = {early_.end == event ? early_.first : event, event + 1};
+  judge_.dropped_early();
+  return reject(wire::DropReason::before_first);
 }
 
 // It is below what was answered, and so below a number that is held, which is wrong then. But a
@@ -260,6 +264,7 @@ bool FragmentQueue::take() {
   const bool only_skipped = held.entry == wire::FragmentEntry::make_absent({});
   if (!numbered_) number_from(only_skipped ? held.event + 1 : held.event);
   if (held.event >= table_.next() && !reach(held.event)) return false;
+  judge_.taken(held.event);
   fill_absent(held.event, reason_of_skip(held.event));
   if (skip) {
     fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.entry.crc32c));

@@ -51,7 +51,8 @@ struct FragmentQueueOptions {
                               ///< (event.window)
   int counter_bits = 64; ///< width of the source's own counter; higher bits are ignored
   std::int64_t offset = 0; ///< added to the source's numbers
-  std::optional<EventNumber> first; ///< fragments are dropped until this number has come
+  std::optional<EventNumber> first; ///< fragments are dropped until this number has come,
+                                    ///< or one of the next (NumberJudge)
   bool asks_others = false; ///< the owner compares a jump of `near` or more with other sources:
                             ///< set_others() and judge_held_again()
   bool triggered = false; ///< events from limit() on do not exist yet
@@ -345,6 +346,7 @@ private:
   };
 
   FANIN_API WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
+  WriteOutcome reject_early(EventNumber event);
   WriteOutcome reject_old(EventNumber event);
   WriteOutcome reject_late(EventNumber event);
   WriteOutcome begin_next(EventNumber event, std::uint32_t size);

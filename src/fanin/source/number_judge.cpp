@@ -13,7 +13,7 @@ EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window) {
 }
 
 bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) const {
-  if (waits_for_first_) return number == first_;
+  if (waits_for_first_) return number == first_ && (!next || number >= *next);
   if (!next || number < *next) return false;
   return number == *next || (steady() && number - *last_ == step_);
 }
@@ -50,7 +50,7 @@ void NumberJudge::accepted(EventNumber number) {
     usual_.add(step_before_ == 0 ? step_ : std::min(step_, step_before_));
   }
   last_ = number;
-  if (waits_for_first_ && begins(number)) waits_for_first_ = false;
+  taken(number);
 }
 
 void NumberJudge::fell_back() {

@@ -30,6 +30,9 @@ struct OtherSources {
 /// quiet for the deadline.
 inline constexpr std::uint64_t enough_in_a_row = 8;
 
+/// So many numbers may be lost at the beginning of a source whose first number is known.
+inline constexpr std::uint64_t lost_at_first_max = 15;
+
 /// So many jumps are dropped one after the other if no other source confirms them. The next one is
 /// accepted: the source has such numbers.
 inline constexpr std::uint64_t jumps_dropped_max = 2;
@@ -59,15 +62,22 @@ private:
 class NumberJudge {
 public:
   /// Numbers less than `window` apart confirm each other. Fragments are dropped until the number
-  /// `first` has come. In case this one is lost or damaged, one of the next numbers will do, as
-  /// soon as it is confirmed.
+  /// `first` has come. It may be lost or damaged: one of the next numbers will do as soon as it is
+  /// confirmed, if another number came before, or another source has begun. (The counter may stand
+  /// there before it is reset.)
   explicit NumberJudge(std::uint64_t window, std::optional<EventNumber> first = {})
       : window_(window), first_(first), waits_for_first_(first.has_value()) {}
 
   /// True: the number comes before the source's first number `first`, and does not confirm `held`.
-  [[nodiscard]] bool too_early(EventNumber number, std::optional<EventNumber> held) const {
-    const bool begins_or_confirms = begins(number) || (held && is_near(*held, number));
-    return waits_for_first_ && !begins_or_confirms;
+  [[nodiscard]] bool too_early(EventNumber number, std::optional<EventNumber> held = {}) const {
+    const bool confirms = held && begins(*held) && is_near(*held, number);
+    return waits_for_first_ && !begins(number) && !confirms;
+  }
+  /// A number was dropped because it is too early.
+  void dropped_early() { any_early_ = true; }
+  /// A held number is taken: no other one is waited for if it may be the first.
+  void taken(EventNumber number) {
+    if (begins(number)) waits_for_first_ = false;
   }
   /// True: the number is right at once, since it is the next one, repeats the last two steps, or is
   /// the source's `first`. (One step alone could come from a lost fragment.) Any other number has
@@ -140,7 +150,7 @@ public:
   }
   /// All numbers up to `number` were accepted, and they were consecutive.
   void accepted_up_to(EventNumber number) {
-    if (last_ == number) return;
+    if (last_ && *last_ >= number) return; // above it, one was begun and taken back
     if (last_) usual_.add_ones(number - *last_);
     last_ = number;
     step_ = step_before_ = 1;
@@ -163,12 +173,13 @@ private:
     return number >= low && (number <= others_.high || number - others_.high < reach());
   }
 
-  // Numbers that may be lost at the beginning.
   [[nodiscard]] static bool is_near(EventNumber first, EventNumber number) {
-    constexpr std::uint64_t most = 15;
-    return number >= first && number - first <= most;
+    return number >= first && number - first <= lost_at_first_max;
   }
-  [[nodiscard]] bool begins(EventNumber number) const { return first_ && is_near(*first_, number); }
+  [[nodiscard]] bool begins(EventNumber number) const {
+    if (!first_ || number == first_) return number == first_;
+    return (any_early_ || others_.any) && is_near(*first_, number);
+  }
 
   std::uint64_t window_;
   std::optional<EventNumber> first_;
@@ -178,6 +189,7 @@ private:
   UsualStep usual_;
   std::uint64_t jumps_dropped_ = 0; // one after the other
   bool waits_for_first_;
+  bool any_early_ = false; // a number was too early
   OtherSources others_;
   EventNumber end_ = event_number_end;
 };

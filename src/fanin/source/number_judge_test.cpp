@@ -205,20 +205,62 @@ TEST(Numbers, garbage_before_the_first_number_is_dropped_where_it_is_known) {
 }
 
 TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) {
-  for (const Numbers& numbers :
-       {Numbers{101, 102}, Numbers{115, 116}, Numbers{(1U << 20) + 100, 101, 102, 103}}) {
+  for (const Numbers& numbers : {Numbers{99, 101, 102}, Numbers{99, 115, 116, 140},
+                                 Numbers{(1U << 20) + 100, 101, 102, 103}}) {
     QueueFixture fixture({.window = 256, .near = 256, .first = 100});
     FragmentQueue& queue = fixture.queue;
     for (const EventNumber event : numbers) (void)queue.write(event, {});
-    EXPECT_EQ(queue.first_event(), numbers[numbers.size() == 2 ? 0 : 1]);
-    EXPECT_EQ(queue.next_event(), numbers.back() + 1);
+    (void)queue.write(numbers.back() + 1, {});
+    EXPECT_EQ(queue.first_event(), numbers[1]);
+    EXPECT_EQ(queue.next_event(), numbers.back() + 2);
     EXPECT_FALSE(queue.waits_for_first());
+    EXPECT_EQ(queue.dropped(wire::DropReason::before_first), 1U);
+  }
+}
+
+TEST(Numbers, where_nothing_came_before_the_first_number_another_source_must_have_begun) {
+  for (const bool begun : {false, true}) {
+    QueueFixture fixture({.window = 256, .near = 256, .first = 0});
+    FragmentQueue& queue = fixture.queue;
+    if (begun) queue.set_others({.low = 0, .high = 1, .any = true, .go_on = true});
+    EXPECT_EQ(queue.write(3, {}), begun ? WriteOutcome::ok : WriteOutcome::rejected);
+  }
+}
+
+TEST(Numbers, too_large_a_fragment_may_be_the_first_too) {
+  QueueFixture fixture({.window = 256, .fragment_max = 10, .near = 256, .first = 100});
+  FragmentQueue& queue = fixture.queue;
+  for (const EventNumber event : {99U, 115U, 116U, 117U}) {
+    (void)queue.write(event, bytes_of(event == 115 ? 20 : 5, event));
+  }
+  EXPECT_FALSE(queue.waits_for_first());
+  EXPECT_EQ(queue.write(200, {}), WriteOutcome::ok);
+}
+
+TEST(Numbers, what_is_too_far_to_be_the_first_does_not_take_the_place_of_a_number_that_might_be) {
+  QueueFixture fixture({.window = 8, .near = 8, .first = 100});
+  FragmentQueue& queue = fixture.queue;
+  for (const EventNumber event : {99U, 115U, 130U, 131U}) (void)queue.write(event, {});
+  EXPECT_NE(queue.held(), 130U);
+  EXPECT_NE(queue.held(), 131U);
+}
+
+// It was given up before its first number came: this one is of no event that is still waited for.
+TEST(Numbers, the_first_number_is_not_taken_for_what_follows_where_the_source_was_given_up) {
+  for (const auto fall : {FragmentQueue::Fall::no, FragmentQueue::Fall::ask}) {
+    QueueFixture fixture({.window = 256, .near = 256, .first = 100});
+    FragmentQueue& queue = fixture.queue;
+    queue.set_may_fall(fall);
+    EXPECT_TRUE(queue.give_up_until(5000, wire::AbsentReason::silent));
+    (void)queue.write(100, bytes_of(5, 100));
+    EXPECT_EQ(queue.next_event(), 5000U);
+    EXPECT_EQ(queue.written(), 0U);
   }
 }
 
 TEST(Numbers, what_nothing_confirms_does_not_take_the_place_of_the_first_number) {
   Sender sender{{.window = 256, .near = 256, .first = 100}};
-  sender.sends({105, 100, 101});
+  sender.sends({99, 105, 100, 101});
   EXPECT_EQ(sender.taken(), (Numbers{100, 101}));
 }
 

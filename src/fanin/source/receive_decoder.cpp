@@ -82,7 +82,6 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     return State::hungry;
   }
   const bool again = repeats(queue);
-  if (!again && header_.size > queue.options().fragment_max && doubts(0)) return State::fault;
   const WriteOutcome outcome =
       again ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
@@ -101,14 +100,16 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   return State::hungry;
 }
 
-// True: the sender is to send it again, and the connection ends.
-bool ReceiveDecoder::doubts(std::uint32_t computed) {
-  if (!asks_again_ || asks_in_vain_) return false;
-  const Doubt doubt{header_.event, header_.size, header_.crc32c, computed};
-  asks_in_vain_ = doubted_ == doubt;
-  doubted_ = doubt;
-  if (!asks_in_vain_) fault_ = ReceiveFault::damaged;
-  return !asks_in_vain_;
+// One that is too large may have a wrong size, and take other messages with it.
+void ReceiveDecoder::check_size(const FragmentQueue& queue) {
+  if (step_ != Step::begin || header_.size <= queue.options().fragment_max) return;
+  if (!repeats(queue)) (void)ask_for_it();
+}
+
+bool ReceiveDecoder::ask_for_it() {
+  if (!asks_again_ || !requests_.ask(header_.event)) return false;
+  fault_ = ReceiveFault::damaged;
+  return true;
 }
 
 void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
@@ -117,12 +118,13 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
   if ((header_.flags & receive_bad_number) != 0) flags |= wire::fragment_bad_number;
   if (check_ && (header_.flags & receive_has_crc) != 0) {
     const std::uint32_t crc = queue.options().checksum ? queue.crc32c() : crc_;
-    if (crc != header_.crc32c && doubts(crc)) {
+    if (crc == header_.crc32c) {
+      requests_.right();
+    } else if (ask_for_it()) {
       queue.cancel();
       step_ = Step::header;
       return;
-    }
-    if (crc != header_.crc32c) {
+    } else {
       flags |= wire::fragment_bad_checksum;
       ++bad_checksums_;
     }
@@ -133,10 +135,10 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
   finish_message(queue);
 }
 
-// Its size may be wrong, so that it has taken other messages with it.
+// The same of one that the queue does not take.
 void ReceiveDecoder::finish_discarded(const FragmentQueue& queue) {
   const bool summed = check_ && asks_again_ && (header_.flags & receive_has_crc) != 0;
-  if (summed && crc_ != header_.crc32c && doubts(crc_)) return;
+  if (summed && crc_ != header_.crc32c && ask_for_it()) return;
   finish_message(queue);
 }
 
@@ -205,7 +207,10 @@ void ReceiveDecoder::take_payload(std::span<const std::byte>& bytes, FragmentQue
 
 ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, FragmentQueue& queue) {
   const std::size_t offered = bytes.size();
-  if (step_ == Step::payload && !queue.open()) step_ = Step::discard;
+  if (step_ == Step::payload && !queue.open()) {
+    step_ = Step::discard;
+    header_.flags &= static_cast<std::uint8_t>(~receive_has_crc); // only the rest would be summed
+  }
   State state = State::hungry;
   while (state == State::hungry) {
     if (fault_ != ReceiveFault::none) {
@@ -217,12 +222,15 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
     } else if (bytes.empty()) {
       break;
     } else if (step_ == Step::header) {
-      if (gather(bytes)) check_header();
+      if (gather(bytes)) {
+        check_header();
+        check_size(queue);
+      }
     } else if (step_ == Step::payload) {
       take_payload(bytes, queue);
     } else {
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
-      if (asks_again_) crc_ = wire::crc32c(bytes.first(taken), crc_);
+      if (asks_again_ && check_) crc_ = wire::crc32c(bytes.first(taken), crc_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
       if (payload_left_ == 0) finish_discarded(queue);
@@ -237,6 +245,7 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
   judge_held(queue);
+  if (held_ && queue.held() != held_->event) held_.reset(); // it was dropped
   resent_end_ = reached_end(queue);
   held_at_disconnect_ = held_;
   step_ = Step::header;

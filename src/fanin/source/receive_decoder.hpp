@@ -13,6 +13,7 @@
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/receive_format.hpp"
 #include "fanin/source/receive_hello.hpp"
+#include "fanin/source/resend_requests.hpp"
 
 namespace fanin::source {
 
@@ -78,12 +79,10 @@ public:
   void begin_sender() {
     resent_end_ = 0;
     held_at_disconnect_.reset();
-    doubted_.reset();
-    asks_in_vain_ = false;
   }
   /// For the connection that begins: whether its sender keeps what is not acknowledged. Then a
-  /// fragment that may be damaged ends the connection, so that the sender sends it again. What
-  /// comes a second time as before counts, and this sender is not asked any more.
+  /// fragment that may be damaged ends the connection, so that the sender sends it again. If it was
+  /// asked often (ResendRequests), it counts as it is.
   void ask_again(bool yes) { asks_again_ = yes; }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
@@ -94,13 +93,6 @@ public:
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
 private:
-  struct Doubt { // a message that may be damaged
-    std::uint64_t event = 0;
-    std::uint32_t size = 0;
-    std::uint32_t crc32c = 0; // as its header says
-    std::uint32_t computed = 0; // of its payload; 0 for one that is too large
-    friend bool operator==(const Doubt&, const Doubt&) = default;
-  };
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
   struct Held { // the message whose number the queue holds, or held when it was last looked at
     EventNumber event = 0;
@@ -117,7 +109,9 @@ private:
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
-  [[nodiscard]] bool doubts(std::uint32_t computed);
+  void check_size(const FragmentQueue& queue);
+  // The message may be damaged. True: its sender has to send it again, and the connection ends.
+  [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
   void finish_discarded(const FragmentQueue& queue);
   void finish_message(const FragmentQueue& queue);
@@ -135,10 +129,9 @@ private:
   std::array<std::byte, sizeof(ReceiveHeader)> gathered_{};
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
-  std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
+  std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none or it is discarded
   bool asks_again_ = false;
-  bool asks_in_vain_ = false; // the sender has sent one twice as it was
-  std::optional<Doubt> doubted_; // the last one that it was to send again
+  ResendRequests requests_;
   std::uint64_t bad_checksums_ = 0;
   std::optional<std::uint64_t> last_event_; // whose number is right
   std::optional<std::uint64_t> last_fragment_; // likewise

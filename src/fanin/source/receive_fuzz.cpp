@@ -31,6 +31,7 @@ void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   if (hello.fault() != ReceiveFault::none || hello.source() != 5) return;
   ReceiveDecoder decoder(5, true);
   if (hello.version() == 3) decoder.leave_out_below(piece_max);
+  decoder.ask_again(hello.version() == 3 && hello.sender() != 0);
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {
     const auto piece = bytes.first(std::min(bytes.size(), piece_max));
     if (const auto direct = decoder.direct(queue); !direct.empty() && piece_max % 2 != 0) {
@@ -43,8 +44,11 @@ void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
     const auto taken = decoder.take(piece, queue);
     FANIN_ASSERT(taken.bytes <= piece.size());
     bytes = bytes.subspan(taken.bytes);
-    if (taken.state == ReceiveDecoder::State::fault || taken.state == ReceiveDecoder::State::end) {
-      break;
+    if (taken.state == ReceiveDecoder::State::end) break;
+    if (taken.state ==
+        ReceiveDecoder::State::fault) { // what follows comes over the next connection
+      (void)decoder.disconnect(queue);
+      FANIN_ASSERT(!queue.open());
     }
     if (taken.state == ReceiveDecoder::State::full) {
       ++full;
