@@ -773,8 +773,17 @@ source = [{ id = 0x1000, type = "receive", merged = ["1-3", 8], merged_optional 
     required.push_back(member.required);
   }
   EXPECT_THAT(ids, ElementsAre(1U, 2U, 3U, 8U));
+  EXPECT_TRUE(c.system.sources.front().required);
   EXPECT_THAT(required, ElementsAre(true, false, true, true));
   EXPECT_EQ(good(minimal).system.slice, wire::Slice{});
+}
+
+TEST(Configuration, a_source_of_super_fragments_is_required_if_one_that_it_merges_is) {
+  const Configuration c = good(R"([[readout]]
+source = [{ id = 7, type = "receive", merged = [1, 2], merged_optional = [1, 2] }]
+[[builder]]
+)");
+  EXPECT_FALSE(c.system.sources.front().required);
 }
 
 TEST(Configuration, a_slice_that_cannot_be_is_refused) {

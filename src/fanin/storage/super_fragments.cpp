@@ -18,7 +18,8 @@ std::uint32_t checksum_as_sent(std::span<const std::byte> head,
                                const detail::ExtentIndex& index) {
   std::uint32_t crc = wire::crc32c(head);
   for (const FragmentRow& fragment : fragments) {
-    // Of a damaged one the row has the checksum of what it should be.
+    if (fragment.size == 0) continue;
+    // The checksum in the row of a damaged one may be that of what it should be.
     const bool damaged = (fragment.flags & event_bad_checksum) != 0;
     const std::uint32_t own =
         damaged ? index.crc32c(fragment.offset, fragment.size) : fragment.crc32c;

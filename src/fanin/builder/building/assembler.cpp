@@ -376,7 +376,7 @@ void Assembler::decide(Assembly& assembly) {
   FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
   merged_.read(assembly.batch.pieces);
-  if (!assembly.missing.empty() || !assembly.gaps.empty() || !merged_.lacking().empty()) {
+  if (!assembly.missing.empty() || !assembly.gaps.empty() || !merged_.incomplete().empty()) {
     sort_out_missing(assembly);
   }
   recently_decided_.note(assembly.range.first, assembly.attempt);
@@ -394,7 +394,7 @@ void Assembler::decide(Assembly& assembly) {
   report_within(assembly);
 }
 
-// To the event manager; storage reads it itself.
+// What the event manager is told of super-fragments. Storage reads them itself.
 void Assembler::report_within(Assembly& assembly) const {
   const auto lacking = merged_.lacking();
   const auto damaged = merged_.damaged();
@@ -455,9 +455,7 @@ void Assembler::sort_out_missing(Assembly& assembly) {
       if (required) incomplete[event - first] = true;
     }
   }
-  for (const auto& run : merged_.lacking()) {
-    for (std::size_t i = 0; i < run.count; ++i) incomplete[run.first - first + i] = true;
-  }
+  for (const EventNumber event : merged_.incomplete()) incomplete[event - first] = true;
   assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));
 }
 

@@ -193,6 +193,13 @@ TEST_F(BothRequired, what_consecutive_events_lack_is_one_range_for_each_member) 
   }
 }
 
+TEST_F(BothRequired, of_what_events_lack_in_turn_each_is_incomplete) {
+  const Assembly* const batch = decide({put({4, {true, false}}), put({5, {false, true}}),
+                                        put({6, {true, false}}), put({7, {false, true}})});
+  EXPECT_EQ(batch->incomplete, 4U);
+  EXPECT_EQ(batch->missing.size(), 4U);
+}
+
 TEST_F(MergedBlocks, what_came_damaged_to_the_first_stage_is_reported_once_an_event) {
   Table table = {put({.event = 4, .flags = wire::fragment_bad_number}),
                  put({.event = 5, .flags = wire::fragment_bad_checksum}), put({6}), put({7})};

@@ -4,6 +4,10 @@
 
 namespace fanin::builder {
 
+namespace {
+constexpr std::size_t listed_max = 1000; // ranges of a batch
+} // namespace
+
 MergedContents::MergedContents(const System& system) : reader_(system.slice) {
   for (const SourceInfo& source : system.sources) {
     if (!source.merged.empty()) sources_.push_back(&source);
@@ -11,6 +15,7 @@ MergedContents::MergedContents(const System& system) : reader_(system.slice) {
 }
 
 void MergedContents::read(std::span<const storage::SourcePiece> pieces) {
+  incomplete_.clear();
   lacking_.clear();
   damaged_.clear();
   for (const SourceInfo* const source : sources_) {
@@ -64,6 +69,7 @@ void MergedContents::read_members(const SourceInfo& source, EventNumber event,
 void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t index,
                                  EventNumber event, wire::MissingReason reason) {
   const auto why = static_cast<std::uint16_t>(reason);
+  if (incomplete_.empty() || incomplete_.back() != event) incomplete_.push_back(event);
   if (lacking_at_[index] != System::npos) {
     wire::MissingRange& last = lacking_[lacking_at_[index]];
     if (last.reason == why && last.first + last.count == event) {
@@ -71,6 +77,7 @@ void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t i
       return;
     }
   }
+  if (lacking_.size() == listed_max) return;
   lacking_at_[index] = lacking_.size();
   lacking_.push_back(
       {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});

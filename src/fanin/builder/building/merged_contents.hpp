@@ -21,7 +21,10 @@ public:
 
   // Those of a batch that is complete: of each source in the order of its events.
   void read(std::span<const storage::SourcePiece> pieces);
-  // `within` is set. Of what is no super-fragment, the source itself.
+  // That lack a required member; some more than once.
+  [[nodiscard]] std::span<const EventNumber> incomplete() const { return incomplete_; }
+  // What they lack, as far as it can be listed; `within` is set. The member is the source itself
+  // where the fragment is no super-fragment.
   [[nodiscard]] std::span<const wire::MissingRange> lacking() const { return lacking_; }
   // By source and event, with the flags of all members.
   [[nodiscard]] std::span<const wire::BadFragment> damaged() const { return damaged_; }
@@ -35,6 +38,7 @@ private:
 
   storage::SuperReader reader_;
   std::vector<const SourceInfo*> sources_; // whose fragments are super-fragments
+  std::vector<EventNumber> incomplete_;
   std::vector<wire::MissingRange> lacking_;
   std::vector<wire::BadFragment> damaged_;
   std::vector<const storage::SourcePiece*> pieces_; // of one source

@@ -205,9 +205,10 @@ void Dispatcher::release(const Batch& batch) {
 bool Dispatcher::has(const wire::MissingRange& run) const {
   const std::size_t source = parts_.sources.find(run.source);
   if (source == System::npos) return false;
-  return run.within == 0 || run.member == run.source ||
-         std::ranges::binary_search(parts_.system.sources[source].merged, run.member, {},
-                                    &storage::SourceInfo::id);
+  if (run.within == 0) return true;
+  const auto& merged = parts_.system.sources[source].merged;
+  const bool all = run.member == run.source && !merged.empty();
+  return all || std::ranges::binary_search(merged, run.member, {}, &storage::SourceInfo::id);
 }
 
 // However many messages say so, no more fragments are missing or damaged than the batch has.

@@ -48,6 +48,8 @@ void RowBuilder::start(const RowPositions& positions) {
 }
 
 void RowBuilder::add(const BuiltBatch& batch) {
+  batch_extents_ = extents_.size();
+  batch_bytes_ = bytes_end_;
   add_events(batch);
   sort_pieces(batch);
   count_fragments(batch);
@@ -264,8 +266,7 @@ void RowBuilder::sort_fragments() {
 
 void RowBuilder::mark_bad(const BuiltBatch& batch) {
   if (batch.bad.empty()) return;
-  ExtentIndex index;
-  if (!options_.merged.empty()) index.read(extents_);
+  if (!options_.merged.empty()) index_.read(std::span(extents_).subspan(batch_extents_));
   for (const auto& bad : batch.bad) {
     FANIN_ASSERT(batch.range.contains(bad.event));
     auto& event_row = row(batch, bad.event);
@@ -275,7 +276,7 @@ void RowBuilder::mark_bad(const BuiltBatch& batch) {
         std::span(fragments_)
             .subspan(event_row.first_fragment - positions_.fragments, event_row.fragment_count);
     if (const MergedSource* const merged = find_merged(bad.source)) {
-      for (FragmentRow* const member : damaged_members(own, *merged, flags, index)) {
+      for (FragmentRow* const member : damaged_members(own, *merged, flags)) {
         mark(*member, flags);
       }
       continue;
@@ -289,16 +290,15 @@ void RowBuilder::mark_bad(const BuiltBatch& batch) {
 // tell of none, its table is, and so are all.
 std::vector<FragmentRow*> RowBuilder::damaged_members(std::span<FragmentRow> fragments,
                                                       const MergedSource& merged,
-                                                      FragmentRowFlags flags,
-                                                      const ExtentIndex& index) const {
+                                                      FragmentRowFlags flags) const {
   std::vector<FragmentRow*> members;
   std::vector<FragmentRow*> damaged;
   for (FragmentRow& fragment : fragments) {
     if (!std::ranges::binary_search(merged.members, fragment.source, {}, &SourceInfo::id)) continue;
     members.push_back(&fragment);
     const bool known = (fragment.flags & event_bad_checksum) != 0; // of the first stage
-    const std::uint64_t offset = fragment.offset - positions_.bytes;
-    if (!known && index.crc32c(offset, fragment.size) != fragment.crc32c) {
+    const std::uint64_t offset = fragment.offset - batch_bytes_;
+    if (!known && index_.crc32c(offset, fragment.size) != fragment.crc32c) {
       damaged.push_back(&fragment);
     }
   }

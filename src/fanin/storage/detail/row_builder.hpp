@@ -71,8 +71,7 @@ private:
                    const MergedSource& merged, Use use);
   [[nodiscard]] std::vector<FragmentRow*> damaged_members(std::span<FragmentRow> fragments,
                                                           const MergedSource& merged,
-                                                          FragmentRowFlags flags,
-                                                          const ExtentIndex& index) const;
+                                                          FragmentRowFlags flags) const;
 
   RowOptions options_;
   std::uint32_t required_count_ = 0;
@@ -87,6 +86,9 @@ private:
 
   // Of the batch at hand.
   std::size_t batch_events_ = 0; // its first row in events_
+  std::size_t batch_extents_ = 0; // its first one in extents_
+  std::uint64_t batch_bytes_ = 0; // where it begins in /bytes
+  ExtentIndex index_; // of its extents
   std::vector<std::uint32_t> row_of_; // per event number of the range; gap_row: none
   std::vector<std::uint32_t> placed_; // per event: fragments placed so far
   std::vector<std::uint32_t> required_present_; // per event
