@@ -111,7 +111,7 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
 
 WriteOutcome FragmentQueue::reject_early(EventNumber event) {
   early_ = {early_.end == event ? early_.first : event, event + 1};
-  judge_.dropped_early();
+  judge_.dropped_early(event);
   return reject(wire::DropReason::before_first);
 }
 

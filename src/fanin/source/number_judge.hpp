@@ -62,9 +62,9 @@ private:
 class NumberJudge {
 public:
   /// Numbers less than `window` apart confirm each other. Fragments are dropped until the number
-  /// `first` has come. It may be lost or damaged: one of the next numbers will do as soon as it is
-  /// confirmed, if another number came before, or another source has begun. (The counter may stand
-  /// there before it is reset.)
+  /// `first` has come. It may be lost or damaged: one of the next numbers will do, as soon as it is
+  /// confirmed, if a number came before that cannot be such a one. (Without it the counter may
+  /// stand there before it is reset.)
   explicit NumberJudge(std::uint64_t window, std::optional<EventNumber> first = {})
       : window_(window), first_(first), waits_for_first_(first.has_value()) {}
 
@@ -74,7 +74,7 @@ public:
     return waits_for_first_ && !begins(number) && !confirms;
   }
   /// A number was dropped because it is too early.
-  void dropped_early() { any_early_ = true; }
+  void dropped_early(EventNumber number) { has_come_ = has_come_ || !is_near(*first_, number); }
   /// A held number is taken: no other one is waited for if it may be the first.
   void taken(EventNumber number) {
     if (begins(number)) waits_for_first_ = false;
@@ -178,7 +178,7 @@ private:
   }
   [[nodiscard]] bool begins(EventNumber number) const {
     if (!first_ || number == first_) return number == first_;
-    return (any_early_ || others_.any) && is_near(*first_, number);
+    return has_come_ && is_near(*first_, number);
   }
 
   std::uint64_t window_;
@@ -189,7 +189,7 @@ private:
   UsualStep usual_;
   std::uint64_t jumps_dropped_ = 0; // one after the other
   bool waits_for_first_;
-  bool any_early_ = false; // a number was too early
+  bool has_come_ = false; // its numbers have come from below `first`, or were reset
   OtherSources others_;
   EventNumber end_ = event_number_end;
 };

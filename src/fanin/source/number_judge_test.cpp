@@ -218,13 +218,18 @@ TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) 
   }
 }
 
-TEST(Numbers, where_nothing_came_before_the_first_number_another_source_must_have_begun) {
-  for (const bool begun : {false, true}) {
-    QueueFixture fixture({.window = 256, .near = 256, .first = 0});
-    FragmentQueue& queue = fixture.queue;
-    if (begun) queue.set_others({.low = 0, .high = 1, .any = true, .go_on = true});
-    EXPECT_EQ(queue.write(3, {}), begun ? WriteOutcome::ok : WriteOutcome::rejected);
+// The counter may stand there before it is reset, also where another source has begun.
+TEST(Numbers, where_nothing_came_before_only_the_first_number_begins) {
+  QueueFixture fixture({.window = 256, .near = 256, .first = 1});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_others({.low = 0, .high = 20, .any = true, .go_on = true});
+  for (const EventNumber event : {6U, 7U, 8U, 12U}) {
+    EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
   }
+  for (EventNumber event = 1; event < 20; ++event) {
+    EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.written(), 19U);
 }
 
 TEST(Numbers, too_large_a_fragment_may_be_the_first_too) {
