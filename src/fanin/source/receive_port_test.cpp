@@ -343,8 +343,10 @@ TEST(ReceivePort, a_sender_of_version_2_learns_at_its_turn_what_was_read) {
   bench.read_until([&] { return bench.fixture.queue.written() == 2; });
   EXPECT_EQ(second.received(1).size(), 0U) << "it is not its turn";
   first.close();
+  bench.read_until([&] { return bench.counter("cut_short") == 1; });
+  EXPECT_EQ(second.received(1).size(), 0U) << "the first may come back";
+  bench.now += std::chrono::seconds{1};
   bench.read_until([&] { return bench.counter("connections") == 2; });
-  EXPECT_EQ(bench.counter("cut_short"), 1U);
   const ReceiveAnswer next = answer_to(second);
   EXPECT_EQ(next.has_last, 1);
   EXPECT_EQ(next.last, 1U) << "event 2 was cut off";

@@ -101,9 +101,10 @@ std::string ReceiveSource::listening_url() const {
 // --- what the port says --------------------------------------------------------------------------
 
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
-  if (!connection_) {
+  const bool same = arrival.sender != 0 && arrival.sender == sender_;
+  if (!connection_ && (same || !keeps_place(now))) {
     (void)begin_connection(std::move(arrival), now);
-  } else if (arrival.sender != 0 && arrival.sender == sender_) {
+  } else if (connection_ && same) {
     take_again(std::move(arrival), now);
   } else {
     if (arrival.sender != 0) {
@@ -189,6 +190,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
+  place_kept_until_ = {};
   replaced_by_.clear();
   readable_ = true;
   waiting_logged_ = false;
@@ -220,14 +222,18 @@ void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   const bool sends_again = acknowledger_.wanted() && sender_ != 0;
   if (connection_ && sends_again && (begun_ || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged");
+    keep_place(now);
   }
 }
 
 // True if there is a connection now.
 bool ReceiveSource::begin_next(Time now) {
   while (!connection_ && !waiting_.empty()) {
-    ReceivePort::Arrival next = std::move(waiting_.front());
-    waiting_.pop_front();
+    auto at = waiting_.begin();
+    if (keeps_place(now)) at = std::ranges::find(waiting_, sender_, &ReceivePort::Arrival::sender);
+    if (at == waiting_.end()) break;
+    ReceivePort::Arrival next = std::move(*at);
+    waiting_.erase(at);
     (void)begin_connection(std::move(next), now);
     options_.port->retry();
   }
@@ -274,6 +280,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
                             fmt::format("{} disconnected: {}", peer_, why));
   } else {
     net::set_reset_on_close(connection_); // its sender sees that not all was read
+    keep_place(now);
     warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
   connection_ = Descriptor{};
@@ -284,6 +291,11 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
 void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
   const bool again = decoder_.fault() == ReceiveFault::damaged;
   close_connection(queue, now, again ? "its sender has to send a fragment again" : "closed here");
+}
+
+// For the sender whose connection has ended: it may come back with lower numbers than others have.
+void ReceiveSource::keep_place(Time now) {
+  if (sender_ != 0) place_kept_until_ = now + silence_max;
 }
 
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
@@ -324,8 +336,9 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
     return;
   }
   if (got < 0) {
-    return close_connection(queue, now,
-                            fail_errno(ErrorKind::disconnected, "read", errno).error().text);
+    close_connection(queue, now, fail_errno(ErrorKind::disconnected, "read", errno).error().text);
+    keep_place(now);
+    return;
   }
   if (got == 0) {
     return close_connection(
@@ -380,7 +393,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     if (!connection_) {
       bytes += cost_per_connection;
       if (begin_next(now)) continue;
-      return wait_until(never, now);
+      return wait_until(waiting_.empty() ? never : place_kept_until_, now);
     }
     // A narrow counter says the same value again and again.
     const bool repeats = acknowledger_.wanted() && queue.options().counter_bits == 64;

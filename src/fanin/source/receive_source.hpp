@@ -82,6 +82,8 @@ private:
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
   void receive(FragmentQueue& queue, Time now);
+  void keep_place(Time now);
+  [[nodiscard]] bool keeps_place(Time now) const { return now < place_kept_until_; }
   void end_faulty(FragmentQueue& queue, Time now);
   void close_connection(FragmentQueue& queue, Time now, std::string_view why);
   void end_data(FragmentQueue& queue, Time now);
@@ -93,6 +95,7 @@ private:
   Descriptor connection_;
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
+  Time place_kept_until_{}; // for this sender, whose connection has ended too early
   std::string replaced_by_; // the connection: another one of the same number; empty: it does not
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them

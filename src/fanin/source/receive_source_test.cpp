@@ -242,6 +242,40 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
+// Its numbers are lower, so that it could not send them any more.
+TEST(ReceiveSource, who_has_to_send_again_has_its_turn_before_those_who_wait) {
+  for (const bool comes_back : {true, false}) {
+    Bench bench;
+    FragmentQueue& queue = bench.fixture.queue;
+    queue.start(0);
+    SenderBytes sender(5);
+    sender.preface_of(3, 7).fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(10, 1));
+    sender.bytes().back() ^= std::byte{1};
+    Peer first(*bench.source);
+    first.send(sender.bytes());
+    SenderBytes other(5);
+    other.preface_of(3, 8).fragment(3, bytes_of(10, 3)).fragment(4, bytes_of(10, 4));
+    Peer second(*bench.source);
+    second.send(other.bytes());
+    bench.read_until([&] { return bench.counter("damaged") == 1; });
+    bench.last = bench.source->read(queue, bench.now);
+    EXPECT_EQ(bench.last.wake, bench.now + std::chrono::seconds{1});
+    EXPECT_EQ(queue.next_event(), 1U);
+    if (comes_back) {
+      SenderBytes again(5);
+      again.preface_of(3, 7).fragment(1, bytes_of(10, 1)).fragment(2, bytes_of(10, 2));
+      Peer back(*bench.source);
+      back.send(again.bytes());
+      bench.read_until([&] { return queue.next_event() == 3; });
+      back.close(); // which resets the connection, since the answer was not read
+      bench.last = bench.source->read(queue, bench.now);
+    }
+    bench.now = bench.last.wake;
+    bench.read_until([&] { return queue.next_event() == 5; });
+    EXPECT_EQ(queue.entry(1).absent(), !comes_back);
+  }
+}
+
 TEST(ReceiveSource, a_connection_without_a_preface_keeps_nobody_waiting) {
   Bench bench;
   bench.fixture.queue.start(0);
