@@ -178,6 +178,21 @@ TEST_F(MergedBlocks, what_super_fragments_lack_makes_events_incomplete_if_it_is_
   expect_lacks(batch->missing[0], 20, {2, 3}, Missing::absent);
 }
 
+TEST_F(MergedBlocks, a_fragment_that_was_cut_short_is_damaged) {
+  Table cut = good_table();
+  cut[0].size_and_flags |= wire::fragment_truncated;
+  Assembly* const batch = assign(0);
+  (void)add(1, 0, cut);
+  (void)add(2, 0, {put({4}), put({5}), put({6}), put({7})});
+  payload_.clear();
+  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->incomplete, 0U);
+  ASSERT_EQ(batch->batch.bad.size(), 1U);
+  EXPECT_EQ(batch->batch.bad[0].event, 0U);
+  EXPECT_EQ(batch->batch.bad[0].source, 1U);
+}
+
 TEST_F(BothRequired, what_consecutive_events_lack_is_one_range_for_each_member) {
   for (const bool again : {false, true}) { // it forgets what the batch before had
     const Super none{.present = {false, false}, .reason = Missing::lost};

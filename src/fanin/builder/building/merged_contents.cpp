@@ -1,7 +1,5 @@
 #include "fanin/builder/building/merged_contents.hpp"
 
-#include <algorithm>
-
 namespace fanin::builder {
 
 namespace {
@@ -47,9 +45,7 @@ void MergedContents::read_source(const SourceInfo& source) {
 void MergedContents::read_members(const SourceInfo& source, EventNumber event,
                                   const std::optional<wire::SuperHead>& head) {
   if (!head) {
-    const bool required =
-        std::ranges::any_of(source.merged, [](const auto& member) { return member.required; });
-    if (required) {
+    if (source.required) { // one of its members is
       add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
     }
     return;
