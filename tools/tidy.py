@@ -4,7 +4,7 @@
 Usage: tidy.py --build DIR [-j N] [--modules] [FILE...]
 A file is checked again when it, a header of this project that it includes, its compile command or .clang-tidy
 changed since it last passed. With --modules (a build with FANIN_UNITY) each module is checked as one file, which reads
-what its sources include once; it misses only what one source of a module hides for another.
+what its sources include once; it misses only what one source of a module hides for another, and what is in tests.
 Exits 1 if any file has findings.
 """
 
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TEST_CHECKS = "-clang-analyzer-*,-performance-*"
 # A module's one file includes its sources, as it should.
 MODULE_CHECKS = "-bugprone-suspicious-include"
+TEST_MODULE = re.compile(r"fanin_(fuzz_|test_|\w+_(test|microbench)\.dir)")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:fanin|virtual)/[^">]+|/[^">]+)[">]', re.M)  # absolute: a module's sources
 
@@ -36,6 +37,10 @@ def digest_of(path, seen):
     for name in INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
         digest_of(ROOT / ("tests" if name.startswith("virtual/") else "src") / name, seen)  # stays as it is where it is absolute
     return seen
+
+
+def is_of_tests(path):
+    return path.stem.endswith(("_test", "_bench")) or bool(TEST_MODULE.match(path.parent.parent.name))
 
 
 def key_of(entry, config, version):
@@ -66,6 +71,8 @@ def main():
         module = path.parent.name == "Unity"
         if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "build") and not (options.modules and module):
             continue
+        if options.modules and is_of_tests(path):
+            continue
         if not wanted or path in wanted:
             entries[path] = entry
     todo = []
@@ -79,8 +86,7 @@ def main():
     def run(job):
         path, mark = job
         start = time.monotonic()
-        of_tests = path.stem.endswith(("_test", "_bench")) or path.parent.parent.stem.endswith(("_test", "_microbench"))
-        checks = ",".join([TEST_CHECKS] * of_tests + [MODULE_CHECKS] * (path.parent.name == "Unity"))
+        checks = ",".join([TEST_CHECKS] * is_of_tests(path) + [MODULE_CHECKS] * (path.parent.name == "Unity"))
         result = subprocess.run([tidy, f"--checks={checks}", "-p", str(options.build), "--quiet", "--extra-arg=-Wno-error",
                                  "--extra-arg=-Wno-unknown-warning-option", str(path)],
                                 capture_output=True, text=True, cwd=ROOT)
