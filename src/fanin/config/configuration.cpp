@@ -349,6 +349,7 @@ void finish_system(Configuration& configuration) {
     source.settings.seed = configuration.run.seed;
     source.queue.checksum = system.checksum;
     source.queue.near = system.event_window;
+    source.queue.deadline = system.event_deadline;
     system.sources.push_back({.id = source.settings.id,
                               .name = source.settings.name,
                               .readout_unit = static_cast<NodeId>(source.readout),

@@ -56,6 +56,7 @@ struct FragmentQueueOptions {
   bool asks_others = false; ///< the owner compares a jump of `near` or more with other sources:
                             ///< set_others() and judge_held_again()
   bool triggered = false; ///< events from limit() on do not exist yet
+  Duration deadline = std::chrono::seconds{1}; ///< for which events wait for a silent source
 };
 
 /// The position of a cut: an event, and a byte of its fragment.

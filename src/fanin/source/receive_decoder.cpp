@@ -143,6 +143,7 @@ void ReceiveDecoder::finish_discarded(const FragmentQueue& queue) {
 }
 
 void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
+  ++messages_;
   judge_held(queue);
   if (const auto held = queue.held(); !held) {
     held_.reset();

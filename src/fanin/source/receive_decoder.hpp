@@ -91,6 +91,8 @@ public:
   /// Fragments that were left out.
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
+  /// Fragments and *skip to*, over all connections, that were taken whole.
+  [[nodiscard]] std::uint64_t messages() const { return messages_; }
 
 private:
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
@@ -133,6 +135,7 @@ private:
   bool asks_again_ = false;
   ResendRequests requests_;
   std::uint64_t bad_checksums_ = 0;
+  std::uint64_t messages_ = 0;
   std::optional<std::uint64_t> last_event_; // whose number is right
   std::optional<std::uint64_t> last_fragment_; // likewise
   std::optional<Held> held_;

@@ -345,7 +345,7 @@ TEST(ReceivePort, a_sender_of_version_2_learns_at_its_turn_what_was_read) {
   first.close();
   bench.read_until([&] { return bench.counter("cut_short") == 1; });
   EXPECT_EQ(second.received(1).size(), 0U) << "the first may come back";
-  bench.now += std::chrono::seconds{1};
+  bench.now += std::chrono::milliseconds{500};
   bench.read_until([&] { return bench.counter("connections") == 2; });
   const ReceiveAnswer next = answer_to(second);
   EXPECT_EQ(next.has_last, 1);

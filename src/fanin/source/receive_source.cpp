@@ -26,6 +26,8 @@ constexpr Duration log_period = std::chrono::seconds{1};
 // A sender that comes back so often, each time so soon, although its connection lives, may be two.
 constexpr std::uint32_t takeovers_max = 2;
 constexpr Duration takeovers_period = std::chrono::seconds{10};
+// One that comes back so often without a whole message gives its place to others.
+constexpr std::uint32_t places_kept_max = 5;
 
 } // namespace
 
@@ -102,20 +104,20 @@ std::string ReceiveSource::listening_url() const {
 
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
   const bool same = arrival.sender != 0 && arrival.sender == sender_;
-  if (!connection_ && (same || !keeps_place(now))) {
+  if (arrival.sender != 0) {
+    std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
+  }
+  const bool has_turn = keeps_place(now) ? same : waiting_.empty();
+  if (!connection_ && has_turn) {
     (void)begin_connection(std::move(arrival), now);
   } else if (connection_ && same) {
     take_again(std::move(arrival), now);
+  } else if (options_.port->shared() && waiting_.size() >= ReceivePort::waiting_max) {
+    refused(fmt::format("{} refused: {} senders of this source wait already, and others share its "
+                        "address",
+                        arrival.peer, waiting_.size()),
+            now);
   } else {
-    if (arrival.sender != 0) {
-      std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
-    }
-    if (options_.port->shared() && waiting_.size() >= ReceivePort::waiting_max) {
-      return refused(fmt::format("{} refused: {} senders of this source wait already, and others "
-                                 "share its address",
-                                 arrival.peer, waiting_.size()),
-                     now);
-    }
     waiting_.push_back(std::move(arrival));
   }
 }
@@ -124,7 +126,6 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
 // programs with one number look alike, and would drive each other out for ever: the first one that
 // has come back keeps its place for as long as its data come in.
 void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
-  std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
   const bool silent = !readable_ && now >= last_bytes_at_ + silence_max;
   if (now >= takeovers_until_) takeovers_ = 0;
   if (takeovers_ < takeovers_max || silent || !replaced_by_.empty()) {
@@ -185,12 +186,16 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   }
   acknowledger_.send(arrival.socket);
   begun_ = answer.has_last != 0;
-  if (arrival.sender == 0 || arrival.sender != sender_) decoder_.begin_sender();
+  if (arrival.sender == 0 || arrival.sender != sender_) {
+    decoder_.begin_sender();
+    places_kept_ = 0;
+  }
   decoder_.ask_again(arrival.wants_acknowledgements() && arrival.sender != 0);
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
   place_kept_until_ = {};
+  messages_before_ = decoder_.messages();
   replaced_by_.clear();
   readable_ = true;
   waiting_logged_ = false;
@@ -221,8 +226,8 @@ void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   decoder_.begin_at(first == 0 ? 0 : queue.counter_of(first));
   const bool sends_again = acknowledger_.wanted() && sender_ != 0;
   if (connection_ && sends_again && (begun_ || first > 0)) {
-    close_connection(queue, now, "it has to send again what was not acknowledged");
-    keep_place(now);
+    close_connection(queue, now, "it has to send again what was not acknowledged",
+                     Ending::too_early);
   }
 }
 
@@ -272,15 +277,17 @@ Time ReceiveSource::watch_waiting(Time now) {
   return never;
 }
 
-void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why) {
+void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why,
+                                     Ending ending) {
   const ReceiveFault fault = decoder_.disconnect(queue);
+  if (decoder_.messages() != messages_before_) places_kept_ = 0;
+  if (fault != ReceiveFault::none || ending == Ending::too_early) keep_place(queue, now);
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
     connection_lines_.write(options_.log, now, LogLevel::info,
                             fmt::format("{} disconnected: {}", peer_, why));
   } else {
     net::set_reset_on_close(connection_); // its sender sees that not all was read
-    keep_place(now);
     warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
   connection_ = Descriptor{};
@@ -294,8 +301,11 @@ void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
 }
 
 // For the sender whose connection has ended: it may come back with lower numbers than others have.
-void ReceiveSource::keep_place(Time now) {
-  if (sender_ != 0) place_kept_until_ = now + silence_max;
+// Meanwhile the source is silent.
+void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
+  if (sender_ == 0 || decoder_.paused() || places_kept_ == places_kept_max) return;
+  ++places_kept_;
+  place_kept_until_ = now + std::min(silence_max, queue.options().deadline / 2);
 }
 
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
@@ -336,9 +346,9 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
     return;
   }
   if (got < 0) {
-    close_connection(queue, now, fail_errno(ErrorKind::disconnected, "read", errno).error().text);
-    keep_place(now);
-    return;
+    return close_connection(queue, now,
+                            fail_errno(ErrorKind::disconnected, "read", errno).error().text,
+                            Ending::too_early);
   }
   if (got == 0) {
     return close_connection(

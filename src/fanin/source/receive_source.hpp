@@ -82,10 +82,13 @@ private:
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
   void receive(FragmentQueue& queue, Time now);
-  void keep_place(Time now);
+  void keep_place(const FragmentQueue& queue, Time now);
   [[nodiscard]] bool keeps_place(Time now) const { return now < place_kept_until_; }
   void end_faulty(FragmentQueue& queue, Time now);
-  void close_connection(FragmentQueue& queue, Time now, std::string_view why);
+  enum class Ending : std::uint8_t { as_read, too_early };
+  // as_read: too early if it ended within a message, or for a fault.
+  void close_connection(FragmentQueue& queue, Time now, std::string_view why,
+                        Ending ending = Ending::as_read);
   void end_data(FragmentQueue& queue, Time now);
   void log_bad_checksums(const FragmentQueue& queue, Time now);
 
@@ -96,6 +99,8 @@ private:
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
   Time place_kept_until_{}; // for this sender, whose connection has ended too early
+  std::uint32_t places_kept_ = 0; // for it, in turn, while it brought no whole message
+  std::uint64_t messages_before_ = 0; // over earlier connections
   std::string replaced_by_; // the connection: another one of the same number; empty: it does not
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them

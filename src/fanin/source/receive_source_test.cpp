@@ -259,7 +259,7 @@ TEST(ReceiveSource, who_has_to_send_again_has_its_turn_before_those_who_wait) {
     second.send(other.bytes());
     bench.read_until([&] { return bench.counter("damaged") == 1; });
     bench.last = bench.source->read(queue, bench.now);
-    EXPECT_EQ(bench.last.wake, bench.now + std::chrono::seconds{1});
+    EXPECT_EQ(bench.last.wake, bench.now + std::chrono::milliseconds{500});
     EXPECT_EQ(queue.next_event(), 1U);
     if (comes_back) {
       SenderBytes again(5);
@@ -274,6 +274,55 @@ TEST(ReceiveSource, who_has_to_send_again_has_its_turn_before_those_who_wait) {
     bench.read_until([&] { return queue.next_event() == 5; });
     EXPECT_EQ(queue.entry(1).absent(), !comes_back);
   }
+}
+
+// A sender with a connection for each spill does not wait for anything, and the reader is slow.
+TEST(ReceiveSource, many_connections_have_their_turns_in_the_order_in_which_they_came) {
+  constexpr EventNumber count = 200;
+  Bench bench;
+  FragmentQueue& queue = bench.fixture.queue;
+  queue.start(0);
+  for (EventNumber event = 0; event < count; ++event) {
+    const Peer peer(*bench.source);
+    peer.send(SenderBytes(5).preface().fragment(event, bytes_of(10, event)).bytes());
+  }
+  bench.read_until([&] { return bench.counter("connections") == count; });
+  bench.last = bench.source->read(queue, bench.now);
+  EXPECT_EQ(queue.written(), count);
+}
+
+// It has nothing more to send.
+TEST(ReceiveSource, a_sender_that_pauses_keeps_no_place) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer first(*bench.source);
+  first.send(SenderBytes(5).preface_of(3, 7).fragment(0, bytes_of(10, 0)).pause().bytes());
+  Peer second(*bench.source);
+  second.send(SenderBytes(5).preface().fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  first.close(); // which resets the connection, since the answer was not read
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
+}
+
+TEST(ReceiveSource, who_comes_back_again_and_again_without_a_message_keeps_nobody_out) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  std::size_t rounds = 0;
+  std::optional<Peer> other;
+  bench.read_until([&] {
+    if (bench.counter("bad_mark") == rounds && rounds < 20) {
+      Peer faulty(*bench.source);
+      faulty.send(SenderBytes(5).preface_of(3, 7).bytes());
+      faulty.send(Bytes(24));
+      ++rounds;
+      if (!other) {
+        other.emplace(*bench.source);
+        other->send(SenderBytes(5).preface().fragment(0, bytes_of(10, 0)).bytes());
+      }
+    }
+    return bench.fixture.queue.next_event() == 1;
+  });
+  EXPECT_EQ(bench.counter("bad_mark"), 6U);
 }
 
 TEST(ReceiveSource, a_connection_without_a_preface_keeps_nobody_waiting) {
