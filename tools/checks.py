@@ -279,11 +279,11 @@ def test(options):
             session.tests("asan-ubsan", selection if options.names else [*selection, "-E", WITHOUT_SANITIZERS],
                           gate_skips=True, environment={"FANIN_SEEDS": "3"})
             session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
-        if session.build("tsan", "fanin_threaded_tests"):
-            session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
-            session.tests("tsan", [*selection, "-R", SHARED_MEMORY], gate_skips=True, name="tests (tsan), shared memory")
 
         def others():
+            if session.build("tsan", "fanin_threaded_tests"):
+                session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
+                session.tests("tsan", [*selection, "-R", SHARED_MEMORY], gate_skips=True, name="tests (tsan), shared memory")
             session.run("fault runs, 100 seeds", fault_runs(100))
             session.run("clang-tidy", dev("tidy", "--modules"))
 

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/memory/page_pool.hpp"
