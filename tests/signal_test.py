@@ -171,7 +171,7 @@ def test_a_disk_that_stays_full_does_not_keep_the_process():
     for url in ("inproc://", "tcp://127.0.0.1"):
         with Folder() as folder:
             with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=500ms",
-                     "--set", "storage.max_file=1MiB") as run:
+                     "--set", "event.deadline=200ms", "--set", "storage.max_file=1MiB") as run:
                 run.wait_for_events(500)
                 take_away(folder.path / "out")  # no next file can be made
                 run.wait_for("No such file or directory")
@@ -214,7 +214,7 @@ def test_storage_that_fails_ends_the_run_where_that_is_set_and_is_said_once():
 
 def test_a_run_that_does_not_drain_is_ended():
     with Folder() as folder:
-        with Run(folder.small(builders=1), "--set", "run.drain=1s") as run:
+        with Run(folder.small(builders=1), "--set", "run.drain=1s", "--set", "event.deadline=500ms") as run:
             run.wait_for_events(200)
             run.kill("bu0")
             run.wait_for("bu0 died")

@@ -101,7 +101,7 @@ def test_one_that_is_full_is_waited_for():
 def test_one_that_stays_full_ends_the_run_in_the_end():
     with Folder() as folder:
         config = folder.small(builders=1, more=sink(f'action = "full"\nat = 500\nuntil_path = "{folder.path}/never"'))
-        with Run(config, "--events", 3000, "--set", "run.drain=1s") as run:
+        with Run(config, "--events", 3000, "--set", "run.drain=1s", "--set", "event.deadline=500ms") as run:
             run.wait_for('sink "test_sink": there is no room')
             run.signal()
             result = run.finish(status=1)

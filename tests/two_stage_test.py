@@ -412,7 +412,7 @@ def test_a_group_that_ends_before_it_had_events_for_each_slice_holds_up_nobody()
 def test_a_group_whose_detector_never_came_keeps_nobody_at_the_end():
     emulator = re.compile(r'type = "emulator"\nrate = .*\nsize = .*\n')
     for waited in ("", r"nothing for 1\d s.*"):  # also for longer than run.drain
-        with Folder() as folder, example(folder, give_up="1s") as files:
+        with Folder() as folder, example(folder, give_up="1s", deadline="9s") as files:
             files[0].write_text(emulator.sub('type = "receive"\nwait_for_sender = true\nlisten = "tcp://127.0.0.1:0"\n', files[0].read_text()))
             with Run(*files, *SMALL, "--duration", "1h", "--set", "run.drain=10s") as run:
                 run.wait_for(rf"group1 waiting for .*slice \d at tcp://.*{waited} slice0 waiting for the senders of ru0")

@@ -252,6 +252,22 @@ def test_wrong_configurations():
             says(2, "network.url: ofi+nobody", command, config, "--set", "network.url=ofi+nobody://127.0.0.1")
 
 
+def test_a_recording_that_cannot_be_read_is_said_with_file_line_and_key():
+    with Folder() as folder:
+        pipe = folder.path / "pipe"
+        os.mkfifo(pipe)
+        for path, reason in (("/no/such.hld", "No such file or directory"), ("/etc", "is not a regular file"),
+                             (pipe, "is not a regular file")):
+            config = folder.write("run.toml", '[buffers]\nreadout = "16MiB"\nbuilder = "16MiB"\n[[readout]]\n'
+                                  f'source = [{{ id = 1, type = "hld", path = "{path}", address = 1 }}]\n[[builder]]\n')
+            for command in ("check", "run"):
+                says(2, f"{config}:5: readout.0.source.0: {path}: {reason}", command, config)
+        huge = f'master = "{folder.write("master", "Image Size : 300000000 bytes")}"'
+        data = folder.write("d_0_f0.raw", "")
+        config = folder.write("run.toml", f'[[readout]]\nsource = [{{ id = 1, type = "sls", path = "{data}", {huge} }}]\n[[builder]]\n')
+        says(2, f"{config}:2: readout.0.source.0: image size 300000000 is over the maximum", "check", config)
+
+
 def test_what_this_host_does_not_have():
     with Folder() as folder:
         config = folder.small()

@@ -30,9 +30,9 @@ Result<int> run_receiver(SocketTool& tool) {
   if (tool.mode() == message::Mode::low_latency) {
     std::unique_ptr<message::LowLatencyReceiver> socket;
     message::LowLatencyReceiverOptions options;
-    options.on_message = [&tool](message::Message&) {
+    options.on_message = [&tool](message::Message& one) {
       tool.receiving();
-      tool.received(1);
+      if (tool.left() > 0) tool.received(1, one.size());
     };
     return receive_through(tool, socket, std::move(options));
   }
@@ -41,10 +41,16 @@ Result<int> run_receiver(SocketTool& tool) {
   message::HighThroughputReceiverOptions options;
   options.on_ready = [&] {
     tool.receiving();
+    const std::uint64_t left = tool.left();
     std::uint64_t messages = 0;
-    while (socket->recv(message)) ++messages;
+    std::uint64_t bytes = 0;
+    while (socket->recv(message)) {
+      if (messages == left) continue;
+      ++messages;
+      bytes += message.size();
+    }
     message = {};
-    tool.received(messages);
+    tool.received(messages, bytes);
   };
   return receive_through(tool, socket, std::move(options));
 }

@@ -1,5 +1,7 @@
 #include "socket_tool.hpp"
 
+#include <limits>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -188,10 +190,16 @@ void SocketTool::receiving() {
   if (moved_ == 0) first_ = clock_.now();
 }
 
-void SocketTool::received(std::uint64_t messages) {
+std::uint64_t SocketTool::left() const {
+  return arguments_.count == 0 ? std::numeric_limits<std::uint64_t>::max()
+                               : arguments_.count - moved_;
+}
+
+void SocketTool::received(std::uint64_t messages, std::uint64_t bytes) {
   if (messages == 0) return;
   last_ = clock_.now();
   moved_ += messages;
+  received_bytes_ += bytes;
   if (arguments_.count != 0 && moved_ >= arguments_.count) end();
 }
 
@@ -219,14 +227,21 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   return report(counters);
 }
 
+std::pair<std::uint64_t, std::uint64_t>
+SocketTool::counted_of(const message::SocketCounters& counters) const {
+  if (offer_) return {counters.messages, counters.bytes};
+  return {moved_, received_bytes_};
+}
+
 void SocketTool::show_progress(const message::SocketCounters& counters) {
+  const auto [messages, bytes] = counted_of(counters);
   const double interval = seconds(progress_every);
-  terminal_.progress(fmt::format(
-      "{:5.0f} s  {} messages  {}  {}", seconds(context_->loop().now() - begin_), counters.messages,
-      format_rate(static_cast<double>(counters.messages - shown_messages_) / interval),
-      format_bandwidth(static_cast<double>(counters.bytes - shown_bytes_) / interval)));
-  shown_messages_ = counters.messages;
-  shown_bytes_ = counters.bytes;
+  terminal_.progress(
+      fmt::format("{:5.0f} s  {} messages  {}  {}", seconds(context_->loop().now() - begin_),
+                  messages, format_rate(static_cast<double>(messages - shown_messages_) / interval),
+                  format_bandwidth(static_cast<double>(bytes - shown_bytes_) / interval)));
+  shown_messages_ = messages;
+  shown_bytes_ = bytes;
 }
 
 Result<> SocketTool::judge(const message::SocketCounters& counters) const {
@@ -249,6 +264,7 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
 
 int SocketTool::report(const message::SocketCounters& counters) {
   const Result<> verdict = judge(counters);
+  const auto [messages, bytes] = counted_of(counters);
   // From the first message to the last; of a side that moved none there is neither.
   const Duration moving = last_ == Time{} ? Duration{} : last_ - first_;
   const double time = seconds(moving);
@@ -257,11 +273,11 @@ int SocketTool::report(const message::SocketCounters& counters) {
   };
   json::Value result;
   result["url"] = url_.text();
-  result["messages"] = counters.messages;
-  result["bytes"] = counters.bytes;
+  result["messages"] = messages;
+  result["bytes"] = bytes;
   result["duration_s"] = time;
-  result["messages_per_s"] = rate(counters.messages);
-  result["bytes_per_s"] = rate(counters.bytes);
+  result["messages_per_s"] = rate(messages);
+  result["bytes_per_s"] = rate(bytes);
   result["pages"] = counters.pages;
   result["skipped"] = counters.skipped;
   result["lost"] = counters.lost;
@@ -270,10 +286,9 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["ok"] = verdict.has_value();
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (arguments_.json != "-") {
-    print(fmt::format("{} of {} in {}: {}, {}\n", counted(counters.messages, "message"),
-                      format_size(counters.bytes), format_duration(moving),
-                      format_rate(rate(counters.messages)),
-                      format_bandwidth(rate(counters.bytes))));
+    print(fmt::format("{} of {} in {}: {}, {}\n", counted(messages, "message"), format_size(bytes),
+                      format_duration(moving), format_rate(rate(messages)),
+                      format_bandwidth(rate(bytes))));
   }
   int status = status_done;
   if (const auto written = json_->write(result); !written) status = complain(written.error());

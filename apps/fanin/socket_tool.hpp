@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
@@ -69,9 +70,11 @@ public:
   // socket that is no counterpart, which ends the tool: another attempt would not help.
   void unconnected(message::CloseReason reason, std::string_view other_kind);
   void too_large_for_one(); // a subscriber does not take messages of --size
-  // Around taking what has come: notes the times, ends at --count.
+  // Around taking what has come: notes the times, ends at --count. A page, or a turn of the loop,
+  // may have more messages than are left: those are taken too, and do not count.
   void receiving();
-  void received(std::uint64_t messages);
+  [[nodiscard]] std::uint64_t left() const; // messages that count
+  void received(std::uint64_t messages, std::uint64_t bytes);
   void end() { context_->stop(); }
 
   // Until the end; `close` closes the socket, and what it had accepted is delivered, unless the
@@ -89,6 +92,9 @@ private:
   void count_subscribers();
   void note(LogLevel level, std::string_view text);
   [[nodiscard]] Result<> judge(const message::SocketCounters& counters) const;
+  // Messages and bytes that count, of those that the socket has counted.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t>
+  counted_of(const message::SocketCounters& counters) const;
   void show_progress(const message::SocketCounters& counters);
   int report(const message::SocketCounters& counters);
 
@@ -118,6 +124,7 @@ private:
   std::string reason_; // of the last connection that could not be made
   Result<> outcome_;
   std::uint64_t moved_ = 0; // messages
+  std::uint64_t received_bytes_ = 0;
   Time next_{};
   Time begin_{};
   Time first_{}; // message

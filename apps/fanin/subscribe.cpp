@@ -65,17 +65,23 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) 
   message::SubscriberOptions options;
   options.on_message = [&](message::Message& one) {
     tool.receiving();
+    if (tool.left() == 0) return;
     if (arguments.events) show(one);
-    tool.received(1);
+    tool.received(1, one.size());
   };
   options.on_ready = [&] {
     tool.receiving();
+    const std::uint64_t left = tool.left();
     std::uint64_t messages = 0;
-    for (; socket->recv(message); ++messages) {
+    std::uint64_t bytes = 0;
+    while (socket->recv(message)) {
+      if (messages == left) continue;
+      ++messages;
+      bytes += message.size();
       if (arguments.events) show(message);
     }
     message = {};
-    tool.received(messages);
+    tool.received(messages, bytes);
   };
   options.on_connected = [&tool](auto) {
     tool.say(fmt::format("connected to {}", tool.url().text()));

@@ -76,7 +76,11 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
   if (!result_file) return complain(result_file.error());
   const auto found = storage::find_run_files(arguments, executive::is_here);
   if (!found) {
+    storage::VerifyResult nothing;
+    nothing.problems.push_back(found.error().text);
     (void)complain(found.error());
+    if (auto written = result_file->write(to_json(nothing)); !written)
+      return complain(written.error());
     return status_failed;
   }
   Terminal terminal(LogLevel::info);

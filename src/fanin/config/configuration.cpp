@@ -236,6 +236,20 @@ Result<Configuration> in_one_line(Result<Configuration> result) {
   return result;
 }
 
+// While the run ends, events still wait for a silent source: this must not look like a run that
+// does not go on.
+void fit_drain(TableReader run, builder::System& system) {
+  if (!run.has("drain")) {
+    system.drain = std::max(system.drain, 2 * system.event_deadline);
+  } else if (system.drain <= system.event_deadline) {
+    run.reject("drain",
+               fmt::format("{} is not longer than event.deadline = {}, for which events "
+                           "wait for a silent source: raise run.drain, or lower "
+                           "event.deadline",
+                           format_duration(system.drain), format_duration(system.event_deadline)));
+  }
+}
+
 // At most half of a counter's range: beyond that a step ahead is one back.
 void fit_window(TableReader event, Configuration& configuration) {
   const bool given = event.has("window");
@@ -380,6 +394,7 @@ Result<Configuration> interpret(Value parsed, const std::string& file,
   read_network(reader.table("network"), configuration.network, configuration.system);
   read_trigger(reader.table("trigger"), configuration.system);
   read_event(reader.table("event"), configuration.system);
+  fit_drain(reader.table("run"), configuration.system);
   read_shaping(reader.table("shaping"), configuration.system);
   read_buffers(reader.table("buffers"), configuration);
   TableReader storage = reader.table("storage");

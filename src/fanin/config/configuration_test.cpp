@@ -824,6 +824,26 @@ TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
   EXPECT_THAT(error_of(slow("3")), ::testing::StartsWith("run.toml:6: event.give_up_slow: "));
 }
 
+TEST(Configuration, a_run_drains_for_longer_than_events_wait_for_a_silent_source) {
+  using namespace std::chrono_literals;
+  using ::testing::HasSubstr;
+  EXPECT_EQ(good(minimal).system.drain, Duration{1min});
+  const auto with = [](const std::string& drain, const std::string& deadline) {
+    return std::string(minimal) + "[run]\n" + drain + "\n[event]\n" + deadline + "\n";
+  };
+  EXPECT_EQ(good(with("drain = \"1001ms\"", "")).system.drain, Duration{1001ms});
+  EXPECT_EQ(good(with("drain = \"3min\"", "deadline = \"2min\"")).system.drain, Duration{3min});
+  EXPECT_EQ(good(with("", "deadline = \"30s\"")).system.drain, Duration{1min});
+  EXPECT_EQ(good(with("", "deadline = \"2min\"")).system.drain, Duration{4min}); // it follows
+  EXPECT_EQ(error_of(with("drain = \"1ms\"", "")),
+            "run.toml:5: run.drain: 1 ms is not longer than event.deadline = 1 s, for which events "
+            "wait for a silent source: raise run.drain, or lower event.deadline");
+  EXPECT_THAT(error_of(with("drain = \"2s\"", "deadline = \"2s\"")),
+              HasSubstr("run.toml:5: run.drain: 2 s is not longer than event.deadline = 2 s"));
+  EXPECT_THAT(error_of(with("drain = \"5s\"", ""), {"event.deadline=10s"}),
+              HasSubstr("--set:1: run.drain: 5 s is not longer than event.deadline = 10 s"));
+}
+
 TEST(Configuration, a_file_that_is_not_there_says_so) {
   const auto result = load("/nowhere/at/all.toml", {});
   ASSERT_FALSE(result);

@@ -32,7 +32,7 @@ Result<FileWindow> FileWindow::open(const std::string& path) {
   struct stat status{};
   if (fstat(file.descriptor_.get(), &status) != 0)
     return fail_errno(ErrorKind::internal, path, errno);
-  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + ": is not a regular file");
+  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::refused, path + ": is not a regular file");
   file.size_ = static_cast<std::uint64_t>(status.st_size);
   (void)posix_fadvise(file.descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   return file;

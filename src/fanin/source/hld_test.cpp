@@ -323,6 +323,7 @@ TEST(HldSource, opening_says_what_is_wrong) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const auto waits = HldSource::make({.path = pipe, .address = 1});
   ASSERT_FALSE(waits);
+  EXPECT_EQ(waits.error().kind, ErrorKind::refused); // who knows file, line and key adds them
   EXPECT_EQ(waits.error().text, pipe + ": is not a regular file");
 }
 

@@ -84,8 +84,9 @@ Result<std::uint64_t> read_sls_image_size(const std::string& master_path) {
 
 Result<SlsReader> SlsReader::over(FileWindow file, std::uint64_t image_size) {
   if (image_size > wire::fragment_size_mask - sls_header_size) {
-    return fail(ErrorKind::usage, fmt::format("image size {} is over the maximum of a fragment, {}",
-                                              image_size, wire::fragment_size_mask));
+    return fail(ErrorKind::refused,
+                fmt::format("image size {} is over the maximum of a fragment, {}", image_size,
+                            wire::fragment_size_mask));
   }
   SlsReader reader(std::move(file), image_size);
   if (auto good = reader.check_size(); !good) return std::unexpected(good.error());
