@@ -39,19 +39,7 @@ Result<int> run_receiver(SocketTool& tool) {
   message::Message message;
   std::unique_ptr<message::HighThroughputReceiver> socket;
   message::HighThroughputReceiverOptions options;
-  options.on_ready = [&] {
-    tool.receiving();
-    const std::uint64_t left = tool.left();
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0;
-    while (socket->recv(message)) {
-      if (messages == left) continue;
-      ++messages;
-      bytes += message.size();
-    }
-    message = {};
-    tool.received(messages, bytes);
-  };
+  options.on_ready = [&] { tool.take_all(*socket, message, [](const auto&) {}); };
   return receive_through(tool, socket, std::move(options));
 }
 

@@ -75,6 +75,22 @@ public:
   void receiving();
   [[nodiscard]] std::uint64_t left() const; // messages that count
   void received(std::uint64_t messages, std::uint64_t bytes);
+  // Takes all that has come; `show` gets each message that counts.
+  template <class Socket, class Show>
+  void take_all(Socket& socket, message::Message& message, Show show) {
+    receiving();
+    const std::uint64_t most = left();
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;
+    while (socket.recv(message)) {
+      if (messages == most) continue;
+      ++messages;
+      bytes += message.size();
+      show(message);
+    }
+    message = {};
+    received(messages, bytes);
+  }
   void end() { context_->stop(); }
 
   // Until the end; `close` closes the socket, and what it had accepted is delivered, unless the

@@ -70,18 +70,9 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) 
     tool.received(1, one.size());
   };
   options.on_ready = [&] {
-    tool.receiving();
-    const std::uint64_t left = tool.left();
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0;
-    while (socket->recv(message)) {
-      if (messages == left) continue;
-      ++messages;
-      bytes += message.size();
-      if (arguments.events) show(message);
-    }
-    message = {};
-    tool.received(messages, bytes);
+    tool.take_all(*socket, message, [&](message::Message& one) {
+      if (arguments.events) show(one);
+    });
   };
   options.on_connected = [&tool](auto) {
     tool.say(fmt::format("connected to {}", tool.url().text()));

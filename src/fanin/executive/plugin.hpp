@@ -27,7 +27,7 @@ namespace fanin::executive {
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
 /// Transport, Application, Filter, EventSink, the registries. A plug-in built for another number is
 /// refused.
-inline constexpr int plugin_abi = 13;
+inline constexpr int plugin_abi = 14;
 
 /// What a plug-in can register with.
 struct PluginRegistry {

@@ -281,7 +281,8 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
                                      Ending ending) {
   const ReceiveFault fault = decoder_.disconnect(queue);
   if (decoder_.messages() != messages_before_) places_kept_ = 0;
-  if (fault != ReceiveFault::none || ending == Ending::too_early) keep_place(queue, now);
+  const bool has_more = ending == Ending::too_early && !decoder_.paused();
+  if (fault != ReceiveFault::none || has_more) keep_place(queue, now);
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
     connection_lines_.write(options_.log, now, LogLevel::info,
@@ -303,7 +304,7 @@ void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
 // For the sender whose connection has ended: it may come back with lower numbers than others have.
 // Meanwhile the source is silent.
 void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
-  if (sender_ == 0 || decoder_.paused() || places_kept_ == places_kept_max) return;
+  if (sender_ == 0 || places_kept_ == places_kept_max) return;
   ++places_kept_;
   place_kept_until_ = now + std::min(silence_max, queue.options().deadline / 2);
 }

@@ -291,17 +291,28 @@ TEST(ReceiveSource, many_connections_have_their_turns_in_the_order_in_which_they
   EXPECT_EQ(queue.written(), count);
 }
 
-// It has nothing more to send.
-TEST(ReceiveSource, a_sender_that_pauses_keeps_no_place) {
-  Bench bench;
-  bench.fixture.queue.start(0);
-  Peer first(*bench.source);
-  first.send(SenderBytes(5).preface_of(3, 7).fragment(0, bytes_of(10, 0)).pause().bytes());
-  Peer second(*bench.source);
-  second.send(SenderBytes(5).preface().fragment(1, bytes_of(10, 1)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
-  first.close(); // which resets the connection, since the answer was not read
-  bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
+// It has nothing more to send, unless what follows the pause was damaged.
+TEST(ReceiveSource, a_sender_that_pauses_keeps_its_place_only_if_something_follows) {
+  for (const bool follows : {false, true}) {
+    Bench bench;
+    bench.fixture.queue.start(0);
+    Peer first(*bench.source);
+    first.send(SenderBytes(5).preface_of(3, 7).fragment(0, bytes_of(10, 0)).pause().bytes());
+    Peer second(*bench.source);
+    second.send(SenderBytes(5).preface().fragment(1, bytes_of(10, 1)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+    if (follows) {
+      first.send(Bytes(24));
+      bench.read_until([&] { return bench.counter("bad_mark") == 1; });
+      bench.last = bench.source->read(bench.fixture.queue, bench.now);
+      EXPECT_EQ(bench.fixture.queue.next_event(), 1U);
+      EXPECT_EQ(bench.last.wake, bench.now + std::chrono::milliseconds{500});
+      bench.now = bench.last.wake;
+    } else {
+      first.close(); // which resets the connection, since the answer was not read
+    }
+    bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
+  }
 }
 
 TEST(ReceiveSource, who_comes_back_again_and_again_without_a_message_keeps_nobody_out) {
