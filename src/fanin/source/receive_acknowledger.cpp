@@ -2,27 +2,26 @@
 
 #include <sys/socket.h>
 
-#include <cstring>
-
 namespace fanin::source {
 
-void ReceiveAcknowledger::connect(bool wanted) {
-  wanted_ = wanted;
+void ReceiveAcknowledger::connect(std::uint16_t version) {
+  wanted_ = has_acknowledgements(version);
   acknowledged_ = 0;
-  sent_ = message_.size();
+  size_ = has_own_checksums(version) ? message_.size() : sizeof(ReceiveHeader);
+  sent_ = size_;
 }
 
 void ReceiveAcknowledger::send(const Descriptor& socket) {
   while (wanted_) {
-    if (sent_ == message_.size()) {
+    if (sent_ == size_) {
       if (end_ <= acknowledged_) return;
       acknowledged_ = end_;
-      const ReceiveHeader header{.kind = ReceiveKind::announced, .source = source_, .event = end_};
-      std::memcpy(message_.data(), &header, sizeof header);
+      message_ = with_own_checksum(
+          ReceiveHeader{.kind = ReceiveKind::announced, .source = source_, .event = end_});
       sent_ = 0;
     }
-    const ssize_t sent = ::send(socket.get(), message_.data() + sent_, message_.size() - sent_,
-                                MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent =
+        ::send(socket.get(), message_.data() + sent_, size_ - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent <= 0) return;
     sent_ += static_cast<std::size_t>(sent);
   }

@@ -4,13 +4,12 @@
 /// number counts, so that a sender which does not read holds up nothing.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/identity.hpp"
-#include "fanin/source/receive_format.hpp"
+#include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
 
@@ -26,8 +25,9 @@ public:
   }
   [[nodiscard]] std::uint64_t end() const { return end_; }
 
-  /// Another connection, whose sender wants acknowledgements, or does not. It knows of none yet.
-  void connect(bool wanted);
+  /// Another connection, whose sender speaks this version of the format. It knows of no
+  /// acknowledgement yet.
+  void connect(std::uint16_t version);
   [[nodiscard]] bool wanted() const { return wanted_; }
   [[nodiscard]] bool has_news() const { return wanted_ && end_ > acknowledged_; }
   /// Sends the number if it is new, as far as the socket has room. Call it after announced(), and
@@ -39,8 +39,9 @@ private:
   bool wanted_ = false;
   std::uint64_t end_ = 0;
   std::uint64_t acknowledged_ = 0; // over this connection
-  std::array<std::byte, sizeof(ReceiveHeader)> message_{};
-  std::size_t sent_ = sizeof(ReceiveHeader); // of message_
+  CheckedBytes<ReceiveHeader> message_{};
+  std::size_t size_ = 0; // of message_, in this version
+  std::size_t sent_ = 0; // of message_
 };
 
 } // namespace fanin::source

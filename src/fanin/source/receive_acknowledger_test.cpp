@@ -48,7 +48,7 @@ struct Pair {
 TEST(ReceiveAcknowledger, the_bytes_are_these) {
   Pair pair;
   ReceiveAcknowledger acknowledger(0x01020304);
-  acknowledger.connect(true);
+  acknowledger.connect(3);
   acknowledger.announced(0x1122334455667788);
   acknowledger.send(pair.here);
   pair.receive();
@@ -58,10 +58,24 @@ TEST(ReceiveAcknowledger, the_bytes_are_these) {
   EXPECT_EQ(std::memcmp(pair.bytes.data(), golden.data(), golden.size()), 0);
 }
 
+TEST(ReceiveAcknowledger, from_version_4_on_a_checksum_follows) {
+  Pair pair;
+  ReceiveAcknowledger acknowledger(0x01020304);
+  acknowledger.connect(4);
+  acknowledger.announced(0x1122334455667788);
+  acknowledger.send(pair.here);
+  pair.receive();
+  constexpr std::array<unsigned char, 32> golden{
+      0xa6, 0xf4, 3, 0, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+      0,    0,    0, 0, 0, 0, 0, 0, 0xca, 0xe2, 0x79, 0x9d, 0,    0,    0,    0};
+  ASSERT_EQ(pair.bytes.size(), golden.size());
+  EXPECT_EQ(std::memcmp(pair.bytes.data(), golden.data(), golden.size()), 0);
+}
+
 TEST(ReceiveAcknowledger, a_number_is_said_once_over_a_connection_and_again_over_the_next) {
   Pair pair;
   ReceiveAcknowledger acknowledger(7);
-  acknowledger.connect(true);
+  acknowledger.connect(3);
   acknowledger.send(pair.here); // nothing is announced yet
   for (const std::uint64_t end : {5U, 5U, 4U, 9U}) {
     acknowledger.announced(end);
@@ -70,12 +84,12 @@ TEST(ReceiveAcknowledger, a_number_is_said_once_over_a_connection_and_again_over
   pair.receive();
   EXPECT_EQ(pair.numbers(), (std::vector<std::uint64_t>{5, 9}));
   Pair next;
-  acknowledger.connect(true);
+  acknowledger.connect(3);
   acknowledger.send(next.here);
   next.receive();
   EXPECT_EQ(next.numbers(), std::vector<std::uint64_t>{9});
   Pair old;
-  acknowledger.connect(false);
+  acknowledger.connect(2);
   acknowledger.send(old.here);
   old.receive();
   EXPECT_TRUE(old.bytes.empty());
@@ -84,7 +98,7 @@ TEST(ReceiveAcknowledger, a_number_is_said_once_over_a_connection_and_again_over
 TEST(ReceiveAcknowledger, who_does_not_read_gets_the_latest_number_later_and_no_half_message) {
   Pair pair;
   ReceiveAcknowledger acknowledger(7);
-  acknowledger.connect(true);
+  acknowledger.connect(3);
   constexpr std::uint64_t many = 100'000; // more than the kernel holds
   for (std::uint64_t end = 1; end <= many; ++end) {
     acknowledger.announced(end);
@@ -106,7 +120,7 @@ TEST(ReceiveAcknowledger, a_run_begins_with_what_is_decided_before_it_is_joined)
   ReceiveAcknowledger acknowledger(7);
   acknowledger.announced(90);
   acknowledger.start(0); // another run
-  acknowledger.connect(true);
+  acknowledger.connect(3);
   acknowledger.send(pair.here);
   acknowledger.start(40);
   acknowledger.send(pair.here);

@@ -24,12 +24,11 @@ bool has_answered(const FragmentQueue& queue, EventNumber event) {
 } // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
-  constexpr std::size_t size = sizeof(ReceiveHeader);
-  const std::size_t taken = std::min(bytes.size(), size - gathered_size_);
+  const std::size_t taken = std::min(bytes.size(), header_size_ - gathered_size_);
   if (taken != 0) std::memcpy(gathered_.data() + gathered_size_, bytes.data(), taken);
   bytes = bytes.subspan(taken);
   gathered_size_ += taken;
-  if (gathered_size_ < size) return false;
+  if (gathered_size_ < header_size_) return false;
   gathered_size_ = 0;
   return true;
 }
@@ -38,6 +37,8 @@ void ReceiveDecoder::check_header() {
   std::memcpy(&header_, gathered_.data(), sizeof header_);
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
+  } else if (header_size_ == gathered_.size() && !own_checksum_fits(gathered_)) {
+    fault_ = ReceiveFault::damaged;
   } else if (header_.kind > ReceiveKind::pause ||
              header_.kind == ReceiveKind::announced || // senders do not say it
              (header_.flags & ~flags_known) != 0) {

@@ -4,13 +4,13 @@
 /// fragment, a counted drop, or a fault that ends the connection.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "fanin/source/fragment_queue.hpp"
+#include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"
 #include "fanin/source/receive_hello.hpp"
 #include "fanin/source/resend_requests.hpp"
@@ -84,6 +84,11 @@ public:
   /// fragment that may be damaged ends the connection, so that the sender sends it again. If it was
   /// asked often (ResendRequests), it counts as it is.
   void ask_again(bool yes) { asks_again_ = yes; }
+  /// Likewise: whether each header is followed by a checksum. A header whose checksum differs ends
+  /// the connection before anything in it counts.
+  void expect_own_checksums(bool yes) {
+    header_size_ = sizeof(ReceiveHeader) + (yes ? sizeof(OwnChecksum) : 0);
+  }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
   /// connection.
@@ -128,7 +133,8 @@ private:
   Step step_ = Step::header;
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
-  std::array<std::byte, sizeof(ReceiveHeader)> gathered_{};
+  CheckedBytes<ReceiveHeader> gathered_{};
+  std::size_t header_size_ = sizeof(ReceiveHeader); // with its checksum, if it has one
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none or it is discarded

@@ -239,6 +239,31 @@ TEST_F(AskingAgain, a_damaged_size_of_a_repeated_number_takes_nothing_with_it) {
   EXPECT_EQ(payload_of(fixture_.queue, 3), bytes_of(100, 3));
 }
 
+// With checksums of their own nothing in a damaged header counts.
+TEST_F(AskingAgain, a_damaged_bit_of_a_header_costs_nothing) {
+  decoder_.expect_own_checksums(true);
+  const auto fragments = [](EventNumber first) {
+    SenderBytes sender(5);
+    sender.own_checksums(true);
+    for (EventNumber event = first; event < first + 3; ++event)
+      sender.fragment(event, bytes_of(100, event));
+    return sender.bytes();
+  };
+  constexpr std::size_t header_size = sizeof(ReceiveHeader) + sizeof(OwnChecksum);
+  for (std::size_t bit = 0; bit < 8 * header_size; ++bit) {
+    const EventNumber first = fixture_.queue.next_event();
+    Bytes bytes = fragments(first);
+    bytes[header_size + 100 + bit / 8] ^= std::byte{1} << (bit % 8);
+    ASSERT_EQ(send(bytes), bit < 16 ? ReceiveFault::bad_mark : ReceiveFault::damaged) << bit;
+    ASSERT_EQ(decoder_.last_fragment(), first) << bit;
+    ASSERT_EQ(send(fragments(first)), ReceiveFault::none) << bit;
+    for (EventNumber event = first; event < first + 3; ++event) {
+      ASSERT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event)) << bit;
+    }
+    fixture_.queue.release_until(first + 3);
+  }
+}
+
 TEST(ReceiveDecoder, a_wrong_checksum_flags_the_fragment) {
   for (const bool queue_sums : {true, false}) {
     for (const bool check : {true, false}) {
@@ -485,6 +510,7 @@ class ComingBack {
 public:
   explicit ComingBack(Random& random) : random_(random) {
     acknowledged_ = random.chance(1, 2);
+    own_checksums_ = acknowledged_ && random.chance(1, 2);
     narrow_ = random.chance(1, 4);
     offset_ = random.chance(1, 4) ? 1000 : 0;
     damaged_ = 1 + random.below(events - 1);
@@ -503,6 +529,7 @@ public:
     if (may_fall_) queue.set_may_fall(FragmentQueue::Fall::yes);
     ReceiveDecoder decoder(5, true);
     decoder.ask_again(acknowledged_);
+    decoder.expect_own_checksums(own_checksums_);
     Bytes bytes = damage(messages_after({}));
     for (int turn = 0; turn < 4; ++turn) {
       decoder.leave_out_below(announced(queue));
@@ -522,8 +549,9 @@ public:
     }
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} at event {}, without {}{}{}{}, offset {}", damage_, damaged_, left_out_,
-                       acknowledged_ ? ", acknowledged" : "", narrow_ ? ", 32 bits" : "",
+    return fmt::format("{} at event {}, without {}{}{}{}{}, offset {}", damage_, damaged_,
+                       left_out_, acknowledged_ ? ", acknowledged" : "",
+                       own_checksums_ ? ", own checksums" : "", narrow_ ? ", 32 bits" : "",
                        may_fall_ ? ", may fall" : "", offset_);
   }
 
@@ -543,6 +571,7 @@ private:
   // *skip to*, which only a sender without acknowledgements keeps.
   Bytes messages_after(std::optional<std::uint64_t> last) {
     SenderBytes sender(5);
+    sender.own_checksums(own_checksums_);
     for (EventNumber event = 0; event < events; ++event) {
       if (!sends(event) || (last && event < *last)) continue;
       const bool skips = event > 0 && (event % 5 == 0 || event - 1 == left_out_);
@@ -557,8 +586,10 @@ private:
     // Of a payload without acknowledgements it would cost this fragment only. Eight bytes may
     // change.
     const std::size_t payload_bytes = acknowledged_ ? payload(damaged_).size() - 8 : 0;
-    const std::size_t at = random_.below(sizeof(ReceiveHeader) + payload_bytes);
-    sent_again_ = acknowledged_ && at >= offsetof(ReceiveHeader, size);
+    const std::size_t at = random_.below(
+        (own_checksums_ ? sizeof(CheckedBytes<ReceiveHeader>) : sizeof(ReceiveHeader)) +
+        payload_bytes);
+    sent_again_ = own_checksums_ || (acknowledged_ && at >= offsetof(ReceiveHeader, size));
     const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(damaged_at_ + at);
     const std::uint64_t kind = random_.below(3);
     damage_ = std::array{"a byte more", "a byte less", "other bytes"}[kind];
@@ -573,6 +604,7 @@ private:
 
   Random& random_;
   bool acknowledged_ = false;
+  bool own_checksums_ = false;
   bool narrow_ = false;
   bool may_fall_ = false;
   std::int64_t offset_ = 0;

@@ -1,7 +1,8 @@
 /// \file
 /// The bytes of a connection to a `receive` source: one preface, which is answered from version 2
 /// on, then messages. A message is a header and, for a fragment, its payload. From version 3 on the
-/// source acknowledges what it has announced. Little-endian.
+/// source acknowledges what it has announced. From version 4 on an OwnChecksum follows the preface,
+/// the answer, each header and each acknowledgement. Little-endian.
 /// docs/receive-format.md describes them.
 #pragma once
 
@@ -15,9 +16,11 @@ namespace fanin::source {
 
 static_assert(std::endian::native == std::endian::little, "these structures are the bytes");
 
+inline constexpr std::uint16_t receive_version = 4; ///< the latest one
+
 struct ReceivePreface {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'R', 'C', 'V'};
-  std::uint16_t version = 1; ///< from 2 on a ReceiveSender follows; 3: the source acknowledges
+  std::uint16_t version = 1; ///< from 2 on a ReceiveSender follows
   std::uint16_t reserved = 0;
   std::uint32_t source = 0;
 };
@@ -37,7 +40,7 @@ enum class ReceiveStatus : std::uint8_t {
   ended = 2 ///< the source's data have ended
 };
 
-/// The answer to a preface of version 2 or 3, when it is the sender's turn. The connection is
+/// The answer to a preface from version 2 on, when it is the sender's turn. The connection is
 /// closed after any other status.
 struct ReceiveAnswer {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'A', 'N', 'S'};
@@ -45,8 +48,8 @@ struct ReceiveAnswer {
   ReceiveStatus status = ReceiveStatus::send;
   std::uint8_t has_last = 0; ///< 1: `last` counts
   std::uint32_t source = 0;
-  /// Event number of the last message that was read whole, as it was sent. Version 3: of the last
-  /// fragment since the readout unit has joined the run.
+  /// Event number of the last message that was read whole, as it was sent. From version 3 on: of
+  /// the last fragment since the readout unit has joined the run.
   std::uint64_t last = 0;
 };
 static_assert(sizeof(ReceiveAnswer) == 24);
@@ -90,5 +93,17 @@ static_assert(offsetof(ReceiveHeader, event) == 8);
 static_assert(offsetof(ReceiveHeader, size) == 16);
 static_assert(offsetof(ReceiveHeader, crc32c) == 20);
 static_assert(std::is_trivially_copyable_v<ReceiveHeader>);
+
+/// What version 4 added behind a preface, an answer, a header and an acknowledgement. The checksum
+/// of a payload does not cover them.
+struct OwnChecksum {
+  std::uint32_t crc32c = 0; ///< of the structure before it
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(OwnChecksum) == 8);
+
+[[nodiscard]] constexpr bool has_answer(std::uint16_t version) { return version >= 2; }
+[[nodiscard]] constexpr bool has_acknowledgements(std::uint16_t version) { return version >= 3; }
+[[nodiscard]] constexpr bool has_own_checksums(std::uint16_t version) { return version >= 4; }
 
 } // namespace fanin::source

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
 
@@ -32,22 +33,30 @@ void ReceiveHello::received(std::size_t bytes) {
   FANIN_ASSERT(bytes <= room().size());
   size_ += bytes;
   if (size_ < wanted_) return;
-  if (wanted_ > sizeof preface_) {
-    std::memcpy(&sender_, bytes_.data() + sizeof preface_, sizeof sender_);
-    complete_ = true;
-    return;
+  if (wanted_ == sizeof preface_) {
+    take_preface();
+  } else {
+    take_sender();
   }
-  const ReceivePreface expected;
+  complete_ = size_ == wanted_;
+}
+
+void ReceiveHello::take_preface() {
   std::memcpy(&preface_, bytes_.data(), sizeof preface_);
-  if (preface_.magic != expected.magic) {
+  if (preface_.magic != ReceivePreface{}.magic) {
     fault_ = ReceiveFault::bad_preface;
-  } else if (preface_.version < 1 || preface_.version > 3 || preface_.reserved != 0) {
+  } else if (preface_.version < 1 || preface_.version > receive_version || preface_.reserved != 0) {
     fault_ = ReceiveFault::other_version;
   } else if (preface_.version >= 2) {
     wanted_ += sizeof sender_;
-    return;
+    if (has_own_checksums(preface_.version)) wanted_ += sizeof(OwnChecksum);
   }
-  complete_ = true;
+}
+
+void ReceiveHello::take_sender() {
+  std::memcpy(&sender_, bytes_.data() + sizeof preface_, sizeof sender_);
+  if (has_own_checksums(preface_.version) && !own_checksum_fits(bytes_))
+    fault_ = ReceiveFault::bad_preface;
 }
 
 } // namespace fanin::source

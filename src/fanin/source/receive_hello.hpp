@@ -17,7 +17,7 @@ namespace fanin::source {
 /// Why this side ended a connection, or did not accept it.
 enum class ReceiveFault : std::uint8_t {
   none,
-  bad_preface, ///< wrong magic bytes: the peer is no sender of fragments
+  bad_preface, ///< wrong magic bytes or checksum: the peer is no sender of fragments, or damaged
   other_version, ///< a sender of another version of the format
   other_source, ///< meant for another source
   bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
@@ -27,7 +27,8 @@ enum class ReceiveFault : std::uint8_t {
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one
   not_allowed, ///< its address is not on the source's list
-  damaged ///< a checksum differs, or a size is too large, and the sender has it still
+  damaged ///< the checksum of a header differs, or that of a fragment, or a size is too large, and
+          ///< the sender has the fragment still
 };
 inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
@@ -47,7 +48,11 @@ public:
   [[nodiscard]] std::uint64_t sender() const { return sender_.number; } ///< 0: it has no number
 
 private:
-  std::array<std::byte, sizeof(ReceivePreface) + sizeof(ReceiveSender)> bytes_{};
+  void take_preface();
+  void take_sender();
+
+  std::array<std::byte, sizeof(ReceivePreface) + sizeof(ReceiveSender) + sizeof(OwnChecksum)>
+      bytes_{};
   std::size_t size_ = 0;
   std::size_t wanted_ = sizeof(ReceivePreface);
   ReceivePreface preface_;

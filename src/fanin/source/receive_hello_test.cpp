@@ -59,6 +59,29 @@ TEST(ReceiveHello, a_sender_of_version_2_has_a_number) {
   }
 }
 
+TEST(ReceiveHello, from_version_4_on_a_checksum_covers_the_preface) {
+  SenderBytes sender(5);
+  sender.preface_of(4, 0x1122334455667788);
+  ASSERT_EQ(sender.bytes().size(), 32U);
+  for (const std::size_t piece : {1U, 7U, 100U}) {
+    const ReceiveHello hello = hello_of(sender.bytes(), piece);
+    EXPECT_TRUE(hello.complete());
+    EXPECT_EQ(hello.fault(), ReceiveFault::none);
+    EXPECT_EQ(hello.version(), 4);
+    EXPECT_EQ(hello.source(), 5U);
+    EXPECT_EQ(hello.sender(), 0x1122334455667788U);
+  }
+  for (std::size_t bit = 0; bit < 32 * 8; ++bit) {
+    Bytes bytes = sender.bytes();
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+    const ReceiveHello hello = hello_of(bytes);
+    EXPECT_TRUE(hello.complete()) << bit;
+    EXPECT_EQ(hello.fault(), bit / 8 >= 8 && bit / 8 < 12 ? ReceiveFault::other_version
+                                                          : ReceiveFault::bad_preface)
+        << bit;
+  }
+}
+
 TEST(ReceiveHello, no_byte_behind_the_preface_is_taken) {
   EXPECT_EQ(ReceiveHello{}.room().size(), 16U);
   ReceiveHello hello = hello_of(SenderBytes(5).preface().bytes());
@@ -69,14 +92,17 @@ TEST(ReceiveHello, no_byte_behind_the_preface_is_taken) {
   ReceiveHello third = hello_of(preface(8, 3));
   EXPECT_FALSE(third.complete());
   EXPECT_EQ(third.room().size(), 8U);
+  ReceiveHello fourth = hello_of(preface(8, 4));
+  EXPECT_FALSE(fourth.complete());
+  EXPECT_EQ(fourth.room().size(), 16U);
 }
 
 TEST(ReceiveHello, other_bytes_are_a_named_fault) {
   EXPECT_EQ(hello_of(preface(0, 'X')).fault(), ReceiveFault::bad_preface);
   EXPECT_EQ(hello_of(preface(8, 0)).fault(), ReceiveFault::other_version);
-  EXPECT_EQ(hello_of(preface(8, 4)).fault(), ReceiveFault::other_version);
+  EXPECT_EQ(hello_of(preface(8, 5)).fault(), ReceiveFault::other_version);
   EXPECT_EQ(hello_of(preface(10, 1)).fault(), ReceiveFault::other_version);
-  for (const Bytes& bytes : {preface(0, 'X'), preface(8, 4)}) {
+  for (const Bytes& bytes : {preface(0, 'X'), preface(8, 5)}) {
     ReceiveHello hello = hello_of(bytes);
     EXPECT_TRUE(hello.complete());
     EXPECT_TRUE(hello.room().empty());

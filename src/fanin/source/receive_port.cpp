@@ -12,6 +12,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/net/tcp_socket.hpp"
+#include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
 namespace {
@@ -39,8 +40,10 @@ bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
 // It is the first that this side sends, so there is room for it.
 bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows) {
   const int more = more_follows ? MSG_MORE : 0;
-  return ::send(socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
-         static_cast<ssize_t>(sizeof answer);
+  const auto bytes = with_own_checksum(answer);
+  const std::size_t size = has_own_checksums(answer.version) ? bytes.size() : sizeof answer;
+  return ::send(socket.get(), bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
+         static_cast<ssize_t>(size);
 }
 
 Result<std::shared_ptr<ReceivePort>> ReceivePorts::at(const net::Url& url) {

@@ -44,8 +44,8 @@ public:
     std::string peer;
     std::uint16_t version = 1; ///< of its preface
     std::uint64_t sender = 0; ///< number of the sender; 0: none
-    [[nodiscard]] bool wants_answer() const { return version >= 2; }
-    [[nodiscard]] bool wants_acknowledgements() const { return version >= 3; }
+    [[nodiscard]] bool wants_answer() const { return has_answer(version); }
+    [[nodiscard]] bool wants_acknowledgements() const { return has_acknowledgements(version); }
   };
 
   /// A source at this address.
@@ -170,8 +170,8 @@ private:
 /// over.
 /// `room`: also when there is room to send again.
 [[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor, bool room = false);
-/// Answers a preface of version 2 or 3. `more_follows`: to be sent together with what is sent next.
-/// False: the connection is gone.
+/// Answers a preface from version 2 on, in its version. `more_follows`: to be sent together with
+/// what is sent next. False: the connection is gone.
 bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows = false);
 
 } // namespace fanin::source

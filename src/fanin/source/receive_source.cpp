@@ -179,7 +179,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     return false;
   }
   const ReceiveAnswer answer = answer_to(arrival);
-  acknowledger_.connect(arrival.wants_acknowledgements());
+  acknowledger_.connect(arrival.version);
   if (arrival.wants_answer() && !send_answer(arrival.socket, answer, acknowledger_.has_news())) {
     closed(arrival.peer, ReceiveFault::none, now);
     return false;
@@ -191,6 +191,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     places_kept_ = 0;
   }
   decoder_.ask_again(arrival.wants_acknowledgements() && arrival.sender != 0);
+  decoder_.expect_own_checksums(has_own_checksums(arrival.version));
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
@@ -297,7 +298,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
 }
 
 void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
-  const bool again = decoder_.fault() == ReceiveFault::damaged;
+  const bool again = decoder_.fault() == ReceiveFault::damaged && sender_ != 0;
   close_connection(queue, now, again ? "its sender has to send a fragment again" : "closed here");
 }
 

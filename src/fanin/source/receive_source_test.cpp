@@ -489,6 +489,31 @@ TEST(ReceiveSource, version_3_is_told_what_is_announced_and_again_when_it_comes_
   EXPECT_THAT(acknowledged(again), ::testing::ElementsAre(6));
 }
 
+TEST(ReceiveSource, version_4_is_answered_and_acknowledged_with_checksums) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface_of(4, 77).fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+  bench.source->announced(1);
+  const auto next = [&] {
+    Bytes bytes = peer.received(32);
+    EXPECT_EQ(bytes.size(), 32U);
+    EXPECT_TRUE(own_checksum_fits(bytes));
+    return bytes;
+  };
+  EXPECT_EQ(next()[8], std::byte{4});
+  EXPECT_EQ(next()[8], std::byte{1});
+  // A number that is damaged does not count, and the sender is told so.
+  SenderBytes damaged(5);
+  damaged.own_checksums(true).fragment(1, bytes_of(10, 1)).bytes()[9] ^= std::byte{1};
+  peer.send(damaged.bytes());
+  bench.read_until([&] { return bench.counter("damaged") == 1; });
+  EXPECT_TRUE(peer.closed());
+  EXPECT_EQ(bench.fixture.queue.held(), std::nullopt);
+}
+
 // The bytes of a header have moved by one: what follows is no header, and its number is wrong.
 TEST(ReceiveSource, version_3_is_not_told_a_number_that_may_be_wrong) {
   Bench bench;

@@ -26,7 +26,7 @@ constexpr std::size_t parts_per_call = 512; // below IOV_MAX
 constexpr std::uint64_t bytes_per_poll = 1U << 20;
 constexpr EventNumber unknown = ~EventNumber{0};
 
-static_assert(sizeof(source::ReceiveAnswer) == 24 && sizeof(source::ReceiveHeader) == 24);
+static_assert(sizeof(source::ReceiveAnswer) == sizeof(source::ReceiveHeader));
 
 } // namespace
 
@@ -133,11 +133,13 @@ void SliceLink::greet(Time now) {
   struct {
     source::ReceivePreface preface;
     source::ReceiveSender sender;
-  } const hello{{.version = 3, .source = options_.source}, {options_.sender}};
+  } const hello{{.version = source::receive_version, .source = options_.source}, {options_.sender}};
   static_assert(sizeof hello == 24);
-  const ssize_t sent = ::send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const auto bytes = source::with_own_checksum(hello);
+  const ssize_t sent =
+      ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return; // not connected yet
-  if (sent != sizeof hello) return lose(net::error_text(errno), now);
+  if (sent != static_cast<ssize_t>(bytes.size())) return lose(net::error_text(errno), now);
   state_ = State::greeting;
   received_ = 0;
   connected_at_ = now;
@@ -158,9 +160,11 @@ void SliceLink::go_on_leaving(Time now) {
   }
   state_ = State::leaving;
   deadline_ = now + patience;
-  const source::ReceiveHeader pause{.kind = source::ReceiveKind::pause, .source = options_.source};
-  const ssize_t sent = ::send(socket_.get(), &pause, sizeof pause, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != sizeof pause) return close(now);
+  const auto pause = source::with_own_checksum(
+      source::ReceiveHeader{.kind = source::ReceiveKind::pause, .source = options_.source});
+  const ssize_t sent =
+      ::send(socket_.get(), pause.data(), pause.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(pause.size())) return close(now);
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
@@ -241,6 +245,10 @@ bool SliceLink::receive(Time now) {
 
 bool SliceLink::take_message(Time now) {
   if (state_ == State::greeting) return on_answer(now);
+  if (!source::own_checksum_fits(message_in_)) {
+    lose("what it sent is damaged", now);
+    return false;
+  }
   source::ReceiveHeader header;
   std::memcpy(&header, message_in_.data(), sizeof header);
   if (header.mark != source::receive_mark || header.kind != source::ReceiveKind::announced ||
@@ -257,8 +265,12 @@ bool SliceLink::take_message(Time now) {
 bool SliceLink::on_answer(Time now) {
   source::ReceiveAnswer answer;
   std::memcpy(&answer, message_in_.data(), sizeof answer);
-  if (answer.magic != source::ReceiveAnswer{}.magic || answer.version != 3) {
+  if (answer.magic != source::ReceiveAnswer{}.magic || answer.version != source::receive_version) {
     lose("it is no receive source, or of an earlier version", now);
+    return false;
+  }
+  if (!source::own_checksum_fits(message_in_)) {
+    lose("what it sent is damaged", now);
     return false;
   }
   if (answer.status != source::ReceiveStatus::send) {

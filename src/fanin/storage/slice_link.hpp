@@ -4,7 +4,6 @@
 /// read.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,6 +22,7 @@
 #include "fanin/net/loop.hpp"
 #include "fanin/net/resolver.hpp"
 #include "fanin/net/url.hpp"
+#include "fanin/source/own_checksum.hpp"
 #include "fanin/storage/super_fragments.hpp"
 
 namespace fanin::storage {
@@ -147,7 +147,7 @@ private:
   std::optional<EventNumber> read_; // the last one that the slice had read when it answered
   EventNumber earlier_end_ = 0; // numbers below may have been sent by an earlier sender
   std::uint64_t announced_ = 0; // all numbers below
-  std::array<std::byte, 24> message_in_{};
+  source::CheckedBytes<source::ReceiveHeader> message_in_{};
   std::size_t received_ = 0; // of message_in_
   std::vector<iovec> parts_; // reused
 };

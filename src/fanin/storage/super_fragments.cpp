@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/source/receive_format.hpp"
+#include "fanin/source/own_checksum.hpp"
 #include "fanin/storage/super_head.hpp"
 #include "fanin/wire/checksum.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::storage {
 namespace {
+
+using HeaderBytes = source::CheckedBytes<source::ReceiveHeader>;
 
 std::uint32_t checksum_as_sent(std::span<const std::byte> head,
                                std::span<const FragmentRow> fragments,
@@ -44,13 +46,12 @@ SuperFragments::SuperFragments(BuiltBatch batch, const Options& options)
   const EventNumber behind = options.slice.own_number(batch_.range.end - 1) + 1;
   messages_.push_back({.number = behind,
                        .head = heads_.size(),
-                       .head_size = sizeof(source::ReceiveHeader),
+                       .head_size = sizeof(HeaderBytes),
                        .part = parts_.size(),
-                       .size = sizeof(source::ReceiveHeader)});
-  const source::ReceiveHeader skip{
-      .kind = source::ReceiveKind::skip_to, .source = options.source, .event = behind};
-  const auto bytes = std::as_bytes(std::span(&skip, 1));
-  heads_.insert(heads_.end(), bytes.begin(), bytes.end());
+                       .size = sizeof(HeaderBytes)});
+  const HeaderBytes skip = source::with_own_checksum(source::ReceiveHeader{
+      .kind = source::ReceiveKind::skip_to, .source = options.source, .event = behind});
+  heads_.insert(heads_.end(), skip.begin(), skip.end());
 }
 
 void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& row,
@@ -60,7 +61,7 @@ void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& r
   const std::size_t head_size = wire::super_head_size(fragments.size() + missing.size());
   Message message{.number = options.slice.own_number(row.event),
                   .head = heads_.size(),
-                  .head_size = sizeof(source::ReceiveHeader) + head_size,
+                  .head_size = sizeof(HeaderBytes) + head_size,
                   .part = parts_.size()};
   source::ReceiveHeader header{.source = options.source, .event = message.number};
   header.size = static_cast<std::uint32_t>(head_size + row.size);
@@ -68,12 +69,13 @@ void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& r
   if ((row.flags & event_incomplete) != 0) flags |= source::receive_truncated;
   if (options.integrity) flags |= source::receive_has_crc;
   header.flags = static_cast<std::uint8_t>(flags);
-  heads_.resize(heads_.size() + sizeof header);
+  heads_.resize(heads_.size() + sizeof(HeaderBytes));
   append_super_head(options.run, row, fragments, missing, heads_);
   if (options.integrity) {
     header.crc32c = checksum_as_sent(std::span(heads_).last(head_size), fragments, index);
   }
-  std::memcpy(heads_.data() + message.head, &header, sizeof header);
+  const HeaderBytes header_bytes = source::with_own_checksum(header);
+  std::memcpy(heads_.data() + message.head, header_bytes.data(), header_bytes.size());
   for (const FragmentRow& fragment : fragments) {
     index.each_part(fragment.offset, fragment.size, [this](std::span<const std::byte> part) {
       parts_.push_back({const_cast<std::byte*>(part.data()), part.size()});

@@ -1,8 +1,7 @@
 // For tests: the bytes that a sender of fragments sends.
 #pragma once
 
-#include <cstring>
-
+#include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"
 #include "fanin/source/testing/queue_fixture.hpp"
 
@@ -18,13 +17,19 @@ public:
     return append(&preface, sizeof preface);
   }
   SenderBytes& preface_2(std::uint64_t sender) { return preface_of(2, sender); }
+  // What follows is of that version, too.
   SenderBytes& preface_of(std::uint16_t version, std::uint64_t sender) {
-    ReceivePreface preface;
-    preface.version = version;
-    preface.source = source_;
-    const ReceiveSender number{sender};
-    append(&preface, sizeof preface);
-    return append(&number, sizeof number);
+    struct {
+      ReceivePreface preface;
+      ReceiveSender number;
+    } hello{{.version = version, .source = source_}, {sender}};
+    own_checksums(has_own_checksums(version));
+    return append_checked(hello);
+  }
+  // Whether what follows has checksums of its own, as from version 4 on.
+  SenderBytes& own_checksums(bool yes) {
+    own_checksums_ = yes;
+    return *this;
   }
   SenderBytes& fragment(EventNumber event, const Bytes& payload, bool with_crc = true) {
     ReceiveHeader header = plain(event);
@@ -33,25 +38,25 @@ public:
       header.flags = receive_has_crc;
       header.crc32c = wire::crc32c(payload);
     }
-    append(&header, sizeof header);
+    append_checked(header);
     return append(payload.data(), payload.size());
   }
   SenderBytes& skip_to(EventNumber event) {
     ReceiveHeader header = plain(event);
     header.kind = ReceiveKind::skip_to;
-    return append(&header, sizeof header);
+    return append_checked(header);
   }
   SenderBytes& end() {
     ReceiveHeader header = plain(0);
     header.kind = ReceiveKind::end;
-    return append(&header, sizeof header);
+    return append_checked(header);
   }
   SenderBytes& pause() {
     ReceiveHeader header = plain(0);
     header.kind = ReceiveKind::pause;
-    return append(&header, sizeof header);
+    return append_checked(header);
   }
-  SenderBytes& header(const ReceiveHeader& header) { return append(&header, sizeof header); }
+  SenderBytes& header(const ReceiveHeader& header) { return append_checked(header); }
   [[nodiscard]] ReceiveHeader plain(EventNumber event) const {
     ReceiveHeader header;
     header.source = source_;
@@ -61,6 +66,11 @@ public:
   [[nodiscard]] Bytes& bytes() { return bytes_; }
 
 private:
+  template <class Structure>
+  SenderBytes& append_checked(const Structure& structure) {
+    const auto bytes = with_own_checksum(structure);
+    return append(bytes.data(), own_checksums_ ? bytes.size() : sizeof structure);
+  }
   SenderBytes& append(const void* data, std::size_t size) {
     const auto* begin = static_cast<const std::byte*>(data);
     bytes_.insert(bytes_.end(), begin, begin + size);
@@ -68,6 +78,7 @@ private:
   }
 
   SourceId source_;
+  bool own_checksums_ = false;
   Bytes bytes_;
 };
 
