@@ -45,7 +45,8 @@ public:
   [[nodiscard]] virtual Url address() const = 0;
   /// An address at which nobody listens.
   [[nodiscard]] virtual Url nobody() const = 0;
-  /// Lets both sides run a little. False if nothing was done.
+  /// Lets both sides run a little. False if nothing was done. Of real time a turn should take
+  /// little (2 ms), also where it is late: a busy machine is no reason to give a peer up.
   virtual bool turn() = 0;
   /// Kills the client's process; client() is not used any more. False: there is only one process.
   virtual bool kill_client() = 0;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -92,6 +93,11 @@ void set_port(void* address, std::size_t size, std::uint16_t port) {
   if (address == nullptr || size < sizeof(sockaddr_in)) return;
   std::memcpy(static_cast<std::byte*>(address) + offsetof(sockaddr_in, sin_port), &in_network_order,
               sizeof in_network_order);
+}
+
+bool is_readable(int descriptor) {
+  pollfd asked{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return ::poll(&asked, 1, 0) > 0;
 }
 
 Result<> failed(std::string_view what, long error) {
@@ -246,6 +252,13 @@ Result<std::unique_ptr<Fabric>> Fabric::open(const fi_info& info) {
   if (const int error = fi_control(&events->fid, FI_GETWAIT, &made->descriptor); error != 0)
     return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
   return made;
+}
+
+// An event makes the descriptor readable too, and so it stays until fi_trywait().
+bool Fabric::has_work() const {
+  if (!is_readable(descriptor)) return false;
+  fid* queue = &events->fid;
+  return fi_trywait(fabric.get(), &queue, 1) != FI_SUCCESS || is_readable(descriptor);
 }
 
 Result<std::unique_ptr<Domain>> Domain::open(Fabric& fabric, fi_info& info) {

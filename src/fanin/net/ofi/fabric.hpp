@@ -73,6 +73,9 @@ void put_address(Url& url, const void* address, std::size_t size);
 
 struct Fabric {
   [[nodiscard]] static Result<std::unique_ptr<Fabric>> open(const fi_info& info);
+  // Whether reading the event queue once more may do something, although there was no event. Costs
+  // system calls.
+  [[nodiscard]] bool has_work() const;
   std::string name;
   Owned<fid_fabric> fabric;
   Owned<fid_eq> events; // of connected endpoints

@@ -1,6 +1,7 @@
 // What peers and hosts can do wrong to ofi+PROVIDER://, over ofi+tcp.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -138,10 +139,11 @@ protected:
     EXPECT_TRUE(run_until([&] { return peer->turn() == FI_CONNECTED && !server.opened.empty(); }));
     return peer;
   }
-  Descriptor connect_plainly() {
+  Descriptor connect_plainly() { return connect_plainly_to(url().port); }
+  static Descriptor connect_plainly_to(std::uint16_t port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_port = htons(url().port);
+    address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
@@ -194,6 +196,30 @@ TEST_F(Ofi, a_peer_that_says_nothing_holds_up_nobody) {
   const Descriptor socket = connect_plainly();
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
   EXPECT_TRUE(server.opened.empty());
+}
+
+// A busy loop looks for events in every 64th turn only.
+TEST_F(Ofi, peers_that_say_nothing_are_not_accepted_one_in_each_look) {
+  constexpr std::size_t silent_peers = 200;
+  const auto provider = ofi::make_provider(loop, "tcp").value();
+  const auto listening = provider->listen(Url::parse("ofi+tcp://127.0.0.1").value(),
+                                          ListenerId::none, *server.receive_pool);
+  ASSERT_TRUE(listening) << listening.error().text;
+  std::vector<Descriptor> silent;
+  while (silent.size() < silent_peers) silent.push_back(connect_plainly_to((*listening)->url.port));
+  RawPeer peer((*listening)->url, encode(Hello{.max_message = 4000, .credits = 1}));
+  rdma::ProviderEvent event;
+  std::size_t looks = 0; // when there was something to do
+  const bool asked = run_until([&] {
+    (void)peer.turn();
+    pollfd work{.fd = provider->descriptor(), .events = POLLIN, .revents = 0};
+    if (::poll(&work, 1, 0) == 0) return false;
+    ++looks;
+    return provider->next_event(event);
+  });
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(event.kind, rdma::ProviderEvent::Kind::request);
+  EXPECT_LT(looks, silent_peers / 2);
 }
 
 TEST_F(Ofi, a_peer_that_is_none_of_fanin_is_refused_and_counted) {
