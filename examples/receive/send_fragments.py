@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 PREFACE = struct.Struct("<8sHHIQ")  # magic, version, reserved, source, number of this sender
 ANSWER = struct.Struct("<8sHBBIQ")  # magic, version, status, whether there is a last event, source, last event
 HEADER = struct.Struct("<HBBIQII")  # mark, kind, flags, source, event, size, crc32c
+OWN_CHECKSUM = struct.Struct("<II")  # from version 4 on, behind each of these: crc32c of it, 0
 MAGIC, ANSWER_MAGIC, MARK = b"FANINRCV", b"FANINANS", 0xF4A6
 SEND, NO_SOURCE, ENDED = 0, 1, 2  # status of an answer
 FRAGMENT, SKIP_TO, END, ANNOUNCED, PAUSE = 0, 1, 2, 3, 4
@@ -69,6 +70,7 @@ class Sender:
         self.with_crc = with_crc
         self.give_up = give_up
         self.keep = keep
+        self.message_size = len(self._checked(bytes(HEADER.size)))  # of what fanin sends: answers, acknowledgements
         self.number = secrets.randbits(64) | 1  # fanin knows this sender again by it
         self.kept = collections.deque()  # (event number, bytes) of the last messages
         self.kept_bytes = 0
@@ -79,17 +81,17 @@ class Sender:
     def send(self, event, payload):
         """Event numbers rise from call to call; those left out count as absent."""
         flags, crc = (HAS_CRC, crc32c(payload)) if self.with_crc else (0, 0)
-        self._send(event, HEADER.pack(MARK, FRAGMENT, flags, self.source, event, len(payload), crc) + payload)
+        self._send(event, self._header(FRAGMENT, event, flags, len(payload), crc) + payload)
 
     def skip_to(self, event):
         """Nothing below `event` will come: fanin need not wait for it."""
-        self._send(event, HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
+        self._send(event, self._header(SKIP_TO, event))
 
     def pause(self):
         """Nothing follows for now: no event waits long for this source until it sends again."""
         while True:
             try:
-                return self.socket.sendall(HEADER.pack(MARK, PAUSE, 0, self.source, 0, 0, 0))
+                return self.socket.sendall(self._header(PAUSE))
             except OSError:
                 self._reconnect()
 
@@ -97,13 +99,26 @@ class Sender:
         """The data have come to their end, and so will the source."""
         while True:
             try:
-                self.socket.sendall(HEADER.pack(MARK, END, 0, self.source, 0, 0, 0))
+                self.socket.sendall(self._header(END))
                 self.socket.shutdown(socket.SHUT_WR)
                 while self.socket.recv(65536):  # until fanin has read it all and closed; a reset says that it has not
                     pass
                 return self.socket.close()
             except OSError:
                 self._reconnect()
+
+    def _header(self, kind, event=0, flags=0, size=0, crc=0):
+        return self._checked(HEADER.pack(MARK, kind, flags, self.source, event, size, crc))
+
+    def _checked(self, structure):
+        return structure + OWN_CHECKSUM.pack(crc32c(structure), 0) if self.version >= 4 else structure
+
+    def _structure(self, message):
+        """What fanin sent, without its checksum. To connect again helps if that differs."""
+        structure = message[:HEADER.size]
+        if message != self._checked(structure):
+            raise ConnectionError("an answer or acknowledgement was damaged on the way")
+        return structure
 
     def _send(self, event, message):
         self.kept.append((event, message))
@@ -122,7 +137,7 @@ class Sender:
             try:
                 self.socket = socket.create_connection(self.address)
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that is gone is noticed
-                self.socket.sendall(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number))
+                self.socket.sendall(self._checked(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number)))
                 return self._answer()
             except Refused:
                 raise
@@ -136,12 +151,12 @@ class Sender:
 
     def _answer(self):
         answer = b""
-        while len(answer) < ANSWER.size:
-            part = self.socket.recv(ANSWER.size - len(answer))
+        while len(answer) < self.message_size:
+            part = self.socket.recv(self.message_size - len(answer))
             if not part:
                 raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send?")
             answer += part
-        magic, _, status, has_last, _, last = ANSWER.unpack(answer)
+        magic, _, status, has_last, _, last = ANSWER.unpack(self._structure(answer))
         if magic != ANSWER_MAGIC or status not in (SEND, NO_SOURCE, ENDED):
             raise Refused("this is no receive source of fanin")
         if status != SEND:
@@ -177,7 +192,7 @@ class AcknowledgedSender(Sender):
     """Keeps each fragment until fanin has acknowledged it; send() waits while that is more than `keep` bytes. end() and pause() wait
     until all is acknowledged: nobody would notice a connection that is lost afterwards."""
 
-    version = 3
+    version = 4
 
     def end(self):
         self._deliver()
@@ -195,7 +210,7 @@ class AcknowledgedSender(Sender):
 
     def skip_to(self, event):
         try:
-            self.socket.sendall(HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
+            self.socket.sendall(self._header(SKIP_TO, event))
         except OSError:
             self._reconnect()
 
@@ -223,14 +238,19 @@ class AcknowledgedSender(Sender):
             if not part:
                 return self._reconnect()
             self.heard += part
-            whole = len(self.heard) // HEADER.size * HEADER.size
-            for mark, kind, _, _, end, _, _ in HEADER.iter_unpack(self.heard[:whole]):
-                if mark != MARK or kind != ANNOUNCED:
-                    raise Refused("this is no acknowledgement of fanin")
-                self.acknowledged = end
-                while self.kept and self.kept[0][0] < end:
-                    self.kept_bytes -= len(self.kept.popleft()[1])
-            self.heard = self.heard[whole:]
+            while len(self.heard) >= self.message_size:
+                message, self.heard = self.heard[:self.message_size], self.heard[self.message_size:]
+                try:
+                    self._acknowledge(*HEADER.unpack(self._structure(message)))
+                except ConnectionError:
+                    return self._reconnect()
+
+    def _acknowledge(self, mark, kind, _flags, _source, end, *_):
+        if mark != MARK or kind != ANNOUNCED:
+            raise Refused("this is no acknowledgement of fanin")
+        self.acknowledged = end
+        while self.kept and self.kept[0][0] < end:
+            self.kept_bytes -= len(self.kept.popleft()[1])
 
     def _connect(self):
         self.heard = b""

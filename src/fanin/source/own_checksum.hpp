@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "fanin/source/receive_format.hpp"
 #include "fanin/wire/checksum.hpp"
@@ -19,8 +20,15 @@ namespace fanin::source {
 template <class Structure>
 using CheckedBytes = std::array<std::byte, sizeof(Structure) + sizeof(OwnChecksum)>;
 
+/// How many of them this version of the format has.
+template <class Structure>
+[[nodiscard]] constexpr std::size_t size_in(std::uint16_t version) {
+  return has_own_checksums(version) ? sizeof(CheckedBytes<Structure>) : sizeof(Structure);
+}
+
 template <class Structure>
 [[nodiscard]] CheckedBytes<Structure> with_own_checksum(const Structure& structure) {
+  static_assert(std::has_unique_object_representations_v<Structure>, "padding would be summed");
   CheckedBytes<Structure> bytes;
   std::memcpy(bytes.data(), &structure, sizeof structure);
   const OwnChecksum checksum{.crc32c = wire::crc32c(std::span(bytes).first(sizeof structure))};

@@ -7,7 +7,7 @@ namespace fanin::source {
 void ReceiveAcknowledger::connect(std::uint16_t version) {
   wanted_ = has_acknowledgements(version);
   acknowledged_ = 0;
-  size_ = has_own_checksums(version) ? message_.size() : sizeof(ReceiveHeader);
+  size_ = size_in<ReceiveHeader>(version);
   sent_ = size_;
 }
 

@@ -37,8 +37,9 @@ void ReceiveDecoder::check_header() {
   std::memcpy(&header_, gathered_.data(), sizeof header_);
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
-  } else if (header_size_ == gathered_.size() && !own_checksum_fits(gathered_)) {
+  } else if (headers_checked_ && !own_checksum_fits(gathered_)) {
     fault_ = ReceiveFault::damaged;
+    paused_ = false; // something has followed, whatever it was
   } else if (header_.kind > ReceiveKind::pause ||
              header_.kind == ReceiveKind::announced || // senders do not say it
              (header_.flags & ~flags_known) != 0) {
@@ -77,17 +78,17 @@ bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
-    const bool known = header_.event < left_out_end_;
-    if (!known && !queue.skip_to(header_.event)) return State::full;
+    left_out_ = header_.event < left_out_end_;
+    if (!left_out_ && !queue.skip_to(header_.event)) return State::full;
     finish_message(queue);
     return State::hungry;
   }
-  const bool again = repeats(queue);
+  left_out_ = repeats(queue);
   const WriteOutcome outcome =
-      again ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
+      left_out_ ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
-  sent_again_ += again;
-  if (!again) held_at_disconnect_.reset(); // what follows was not sent before
+  sent_again_ += left_out_;
+  if (!left_out_) held_at_disconnect_.reset(); // what follows was not sent before
   payload_left_ = header_.size;
   crc_ = 0;
   step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
@@ -103,7 +104,8 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
 
 // One that is too large may have a wrong size, and take other messages with it.
 void ReceiveDecoder::check_size(const FragmentQueue& queue) {
-  if (step_ != Step::begin || header_.size <= queue.options().fragment_max) return;
+  if (step_ != Step::begin || headers_checked_) return;
+  if (header_.size <= queue.options().fragment_max) return;
   if (!repeats(queue)) (void)ask_for_it();
 }
 
@@ -138,13 +140,13 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
 
 // The same of one that the queue does not take.
 void ReceiveDecoder::finish_discarded(const FragmentQueue& queue) {
-  const bool summed = check_ && asks_again_ && (header_.flags & receive_has_crc) != 0;
-  if (summed && crc_ != header_.crc32c && ask_for_it()) return;
+  const bool given = (header_.flags & receive_has_crc) != 0;
+  if (sums_discarded() && given && crc_ != header_.crc32c && ask_for_it()) return;
   finish_message(queue);
 }
 
 void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
-  ++messages_;
+  if (!left_out_) ++new_messages_;
   judge_held(queue);
   if (const auto held = queue.held(); !held) {
     held_.reset();
@@ -232,7 +234,7 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
       take_payload(bytes, queue);
     } else {
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
-      if (asks_again_ && check_) crc_ = wire::crc32c(bytes.first(taken), crc_);
+      if (sums_discarded()) crc_ = wire::crc32c(bytes.first(taken), crc_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
       if (payload_left_ == 0) finish_discarded(queue);

@@ -84,10 +84,11 @@ public:
   /// fragment that may be damaged ends the connection, so that the sender sends it again. If it was
   /// asked often (ResendRequests), it counts as it is.
   void ask_again(bool yes) { asks_again_ = yes; }
-  /// Likewise: whether each header is followed by a checksum. A header whose checksum differs ends
-  /// the connection before anything in it counts.
-  void expect_own_checksums(bool yes) {
-    header_size_ = sizeof(ReceiveHeader) + (yes ? sizeof(OwnChecksum) : 0);
+  /// Likewise: the version of the format. Where headers have checksums of their own, one that is
+  /// damaged ends the connection before anything in it counts.
+  void begin_version(std::uint16_t version) {
+    header_size_ = size_in<ReceiveHeader>(version);
+    headers_checked_ = has_own_checksums(version);
   }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
@@ -96,8 +97,8 @@ public:
   /// Fragments that were left out.
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
-  /// Fragments and *skip to*, over all connections, that were taken whole.
-  [[nodiscard]] std::uint64_t messages() const { return messages_; }
+  /// Fragments and *skip to*, over all connections, that were taken whole and not left out.
+  [[nodiscard]] std::uint64_t new_messages() const { return new_messages_; }
 
 private:
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
@@ -117,6 +118,8 @@ private:
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
   void check_size(const FragmentQueue& queue);
+  // A wrong size may have taken other messages with it.
+  [[nodiscard]] bool sums_discarded() const { return check_ && asks_again_ && !headers_checked_; }
   // The message may be damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
@@ -134,20 +137,22 @@ private:
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
   CheckedBytes<ReceiveHeader> gathered_{};
-  std::size_t header_size_ = sizeof(ReceiveHeader); // with its checksum, if it has one
+  std::size_t header_size_ = sizeof(ReceiveHeader); // with its own checksum, if it has one
+  bool headers_checked_ = false; // each has one
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none or it is discarded
   bool asks_again_ = false;
   ResendRequests requests_;
   std::uint64_t bad_checksums_ = 0;
-  std::uint64_t messages_ = 0;
+  std::uint64_t new_messages_ = 0;
   std::optional<std::uint64_t> last_event_; // whose number is right
   std::optional<std::uint64_t> last_fragment_; // likewise
   std::optional<Held> held_;
   std::uint64_t first_ = 0; // the readout unit has joined the run there
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
   std::optional<Held> held_at_disconnect_; // the sender may send it again
+  bool left_out_ = false; // the message
   std::uint64_t sent_again_ = 0;
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;

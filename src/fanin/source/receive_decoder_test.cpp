@@ -226,6 +226,16 @@ TEST_F(AskingAgain, one_that_is_too_large_each_time_is_dropped) {
   EXPECT_EQ(fixture_.queue.next_event(), 3U);
 }
 
+// Its header has a checksum of its own: the size is right.
+TEST_F(AskingAgain, one_that_is_too_large_is_not_asked_for_where_headers_have_checksums) {
+  decoder_.begin_version(4);
+  SenderBytes sender(5);
+  sender.in_version(4).fragment(0, bytes_of(3000, 0)).fragment(1, bytes_of(10, 1));
+  EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
+  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(payload_of(fixture_.queue, 1), bytes_of(10, 1));
+}
+
 TEST_F(AskingAgain, a_damaged_size_of_a_repeated_number_takes_nothing_with_it) {
   EXPECT_EQ(send(fragments(0, 3).bytes()), ReceiveFault::none);
   SenderBytes sender = fragments(1, 2);
@@ -241,15 +251,15 @@ TEST_F(AskingAgain, a_damaged_size_of_a_repeated_number_takes_nothing_with_it) {
 
 // With checksums of their own nothing in a damaged header counts.
 TEST_F(AskingAgain, a_damaged_bit_of_a_header_costs_nothing) {
-  decoder_.expect_own_checksums(true);
+  decoder_.begin_version(4);
   const auto fragments = [](EventNumber first) {
     SenderBytes sender(5);
-    sender.own_checksums(true);
+    sender.in_version(4);
     for (EventNumber event = first; event < first + 3; ++event)
       sender.fragment(event, bytes_of(100, event));
     return sender.bytes();
   };
-  constexpr std::size_t header_size = sizeof(ReceiveHeader) + sizeof(OwnChecksum);
+  constexpr std::size_t header_size = size_in<ReceiveHeader>(4);
   for (std::size_t bit = 0; bit < 8 * header_size; ++bit) {
     const EventNumber first = fixture_.queue.next_event();
     Bytes bytes = fragments(first);
@@ -510,7 +520,7 @@ class ComingBack {
 public:
   explicit ComingBack(Random& random) : random_(random) {
     acknowledged_ = random.chance(1, 2);
-    own_checksums_ = acknowledged_ && random.chance(1, 2);
+    version_ = !acknowledged_ ? 2 : random.chance(1, 2) ? 3 : 4;
     narrow_ = random.chance(1, 4);
     offset_ = random.chance(1, 4) ? 1000 : 0;
     damaged_ = 1 + random.below(events - 1);
@@ -529,7 +539,7 @@ public:
     if (may_fall_) queue.set_may_fall(FragmentQueue::Fall::yes);
     ReceiveDecoder decoder(5, true);
     decoder.ask_again(acknowledged_);
-    decoder.expect_own_checksums(own_checksums_);
+    decoder.begin_version(version_);
     Bytes bytes = damage(messages_after({}));
     for (int turn = 0; turn < 4; ++turn) {
       decoder.leave_out_below(announced(queue));
@@ -549,9 +559,8 @@ public:
     }
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} at event {}, without {}{}{}{}{}, offset {}", damage_, damaged_,
-                       left_out_, acknowledged_ ? ", acknowledged" : "",
-                       own_checksums_ ? ", own checksums" : "", narrow_ ? ", 32 bits" : "",
+    return fmt::format("{} at event {}, without {}, version {}{}{}, offset {}", damage_, damaged_,
+                       left_out_, version_, narrow_ ? ", 32 bits" : "",
                        may_fall_ ? ", may fall" : "", offset_);
   }
 
@@ -571,7 +580,7 @@ private:
   // *skip to*, which only a sender without acknowledgements keeps.
   Bytes messages_after(std::optional<std::uint64_t> last) {
     SenderBytes sender(5);
-    sender.own_checksums(own_checksums_);
+    sender.in_version(version_);
     for (EventNumber event = 0; event < events; ++event) {
       if (!sends(event) || (last && event < *last)) continue;
       const bool skips = event > 0 && (event % 5 == 0 || event - 1 == left_out_);
@@ -586,10 +595,8 @@ private:
     // Of a payload without acknowledgements it would cost this fragment only. Eight bytes may
     // change.
     const std::size_t payload_bytes = acknowledged_ ? payload(damaged_).size() - 8 : 0;
-    const std::size_t at = random_.below(
-        (own_checksums_ ? sizeof(CheckedBytes<ReceiveHeader>) : sizeof(ReceiveHeader)) +
-        payload_bytes);
-    sent_again_ = own_checksums_ || (acknowledged_ && at >= offsetof(ReceiveHeader, size));
+    const std::size_t at = random_.below(size_in<ReceiveHeader>(version_) + payload_bytes);
+    sent_again_ = version_ == 4 || (acknowledged_ && at >= offsetof(ReceiveHeader, size));
     const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(damaged_at_ + at);
     const std::uint64_t kind = random_.below(3);
     damage_ = std::array{"a byte more", "a byte less", "other bytes"}[kind];
@@ -604,7 +611,7 @@ private:
 
   Random& random_;
   bool acknowledged_ = false;
-  bool own_checksums_ = false;
+  std::uint16_t version_ = 2;
   bool narrow_ = false;
   bool may_fall_ = false;
   std::int64_t offset_ = 0;

@@ -34,6 +34,13 @@ struct ReceiveSender {
 };
 static_assert(sizeof(ReceiveSender) == 8);
 
+/// How a connection begins from version 2 on.
+struct ReceiveOpening {
+  ReceivePreface preface;
+  ReceiveSender sender;
+};
+static_assert(sizeof(ReceiveOpening) == 24);
+
 enum class ReceiveStatus : std::uint8_t {
   send = 0, ///< it is the sender's turn
   no_source = 1, ///< no source at this address has that id

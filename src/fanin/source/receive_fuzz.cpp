@@ -33,7 +33,7 @@ void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   const bool acknowledged = has_acknowledgements(hello.version());
   if (acknowledged) decoder.leave_out_below(piece_max);
   decoder.ask_again(acknowledged && hello.sender() != 0);
-  decoder.expect_own_checksums(has_own_checksums(hello.version()));
+  decoder.begin_version(hello.version());
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {
     const auto piece = bytes.first(std::min(bytes.size(), piece_max));
     if (const auto direct = decoder.direct(queue); !direct.empty() && piece_max % 2 != 0) {

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
 
@@ -33,29 +32,29 @@ void ReceiveHello::received(std::size_t bytes) {
   FANIN_ASSERT(bytes <= room().size());
   size_ += bytes;
   if (size_ < wanted_) return;
-  if (wanted_ == sizeof preface_) {
+  if (wanted_ == sizeof(ReceivePreface)) {
     take_preface();
   } else {
-    take_sender();
+    take_opening();
   }
   complete_ = size_ == wanted_;
 }
 
 void ReceiveHello::take_preface() {
-  std::memcpy(&preface_, bytes_.data(), sizeof preface_);
-  if (preface_.magic != ReceivePreface{}.magic) {
+  ReceivePreface& preface = opening_.preface;
+  std::memcpy(&preface, bytes_.data(), sizeof preface);
+  if (preface.magic != ReceivePreface{}.magic) {
     fault_ = ReceiveFault::bad_preface;
-  } else if (preface_.version < 1 || preface_.version > receive_version || preface_.reserved != 0) {
+  } else if (preface.version < 1 || preface.version > receive_version || preface.reserved != 0) {
     fault_ = ReceiveFault::other_version;
-  } else if (preface_.version >= 2) {
-    wanted_ += sizeof sender_;
-    if (has_own_checksums(preface_.version)) wanted_ += sizeof(OwnChecksum);
+  } else if (preface.version >= 2) {
+    wanted_ = size_in<ReceiveOpening>(preface.version);
   }
 }
 
-void ReceiveHello::take_sender() {
-  std::memcpy(&sender_, bytes_.data() + sizeof preface_, sizeof sender_);
-  if (has_own_checksums(preface_.version) && !own_checksum_fits(bytes_))
+void ReceiveHello::take_opening() {
+  std::memcpy(&opening_, bytes_.data(), sizeof opening_);
+  if (has_own_checksums(version()) && !own_checksum_fits(bytes_))
     fault_ = ReceiveFault::bad_preface;
 }
 

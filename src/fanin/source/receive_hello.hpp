@@ -3,13 +3,13 @@
 /// come from outside: whatever they are, the result is a preface or a fault.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"
 
 namespace fanin::source {
@@ -17,7 +17,8 @@ namespace fanin::source {
 /// Why this side ended a connection, or did not accept it.
 enum class ReceiveFault : std::uint8_t {
   none,
-  bad_preface, ///< wrong magic bytes or checksum: the peer is no sender of fragments, or damaged
+  bad_preface, ///< wrong magic bytes or checksum: the peer is no sender of fragments, or the
+               ///< preface was damaged on the way
   other_version, ///< a sender of another version of the format
   other_source, ///< meant for another source
   bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
@@ -43,20 +44,20 @@ public:
   /// All is there, or a fault is.
   [[nodiscard]] bool complete() const { return complete_; }
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
-  [[nodiscard]] SourceId source() const { return preface_.source; }
-  [[nodiscard]] std::uint16_t version() const { return preface_.version; }
-  [[nodiscard]] std::uint64_t sender() const { return sender_.number; } ///< 0: it has no number
+  [[nodiscard]] SourceId source() const { return opening_.preface.source; }
+  [[nodiscard]] std::uint16_t version() const { return opening_.preface.version; }
+  [[nodiscard]] std::uint64_t sender() const {
+    return opening_.sender.number;
+  } ///< 0: it has no number
 
 private:
   void take_preface();
-  void take_sender();
+  void take_opening();
 
-  std::array<std::byte, sizeof(ReceivePreface) + sizeof(ReceiveSender) + sizeof(OwnChecksum)>
-      bytes_{};
+  CheckedBytes<ReceiveOpening> bytes_{};
   std::size_t size_ = 0;
   std::size_t wanted_ = sizeof(ReceivePreface);
-  ReceivePreface preface_;
-  ReceiveSender sender_;
+  ReceiveOpening opening_;
   ReceiveFault fault_ = ReceiveFault::none;
   bool complete_ = false;
 };

@@ -41,7 +41,7 @@ bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
 bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows) {
   const int more = more_follows ? MSG_MORE : 0;
   const auto bytes = with_own_checksum(answer);
-  const std::size_t size = has_own_checksums(answer.version) ? bytes.size() : sizeof answer;
+  const std::size_t size = size_in<ReceiveAnswer>(answer.version);
   return ::send(socket.get(), bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
          static_cast<ssize_t>(size);
 }

@@ -191,12 +191,12 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     places_kept_ = 0;
   }
   decoder_.ask_again(arrival.wants_acknowledgements() && arrival.sender != 0);
-  decoder_.expect_own_checksums(has_own_checksums(arrival.version));
+  decoder_.begin_version(arrival.version);
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
   place_kept_until_ = {};
-  messages_before_ = decoder_.messages();
+  new_messages_before_ = decoder_.new_messages();
   replaced_by_.clear();
   readable_ = true;
   waiting_logged_ = false;
@@ -253,9 +253,11 @@ Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
   if (sender_ == 0 || !decoder_.within_message()) return never;
   const Time end = unreadable_since_ + silence_max;
   if (now < end) return end;
-  close_connection(queue, now,
-                   fmt::format("the rest of a message has not come for {}: its size may be wrong",
-                               format_duration(silence_max)));
+  close_connection(
+      queue, now,
+      fmt::format("the rest of a message has not come for {}: its size may be wrong, or "
+                  "bytes are missing",
+                  format_duration(silence_max)));
   return now;
 }
 
@@ -281,7 +283,7 @@ Time ReceiveSource::watch_waiting(Time now) {
 void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why,
                                      Ending ending) {
   const ReceiveFault fault = decoder_.disconnect(queue);
-  if (decoder_.messages() != messages_before_) places_kept_ = 0;
+  if (decoder_.new_messages() != new_messages_before_) places_kept_ = 0;
   const bool has_more = ending == Ending::too_early && !decoder_.paused();
   if (fault != ReceiveFault::none || has_more) keep_place(queue, now);
   ++faults_[static_cast<std::size_t>(fault)];
@@ -299,7 +301,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
 
 void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
   const bool again = decoder_.fault() == ReceiveFault::damaged && sender_ != 0;
-  close_connection(queue, now, again ? "its sender has to send a fragment again" : "closed here");
+  close_connection(queue, now, again ? "its sender has to send again" : "closed here");
 }
 
 // For the sender whose connection has ended: it may come back with lower numbers than others have.

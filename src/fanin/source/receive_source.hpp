@@ -99,8 +99,8 @@ private:
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
   Time place_kept_until_{}; // for this sender, whose connection has ended too early
-  std::uint32_t places_kept_ = 0; // for it, in turn, while it brought no whole message
-  std::uint64_t messages_before_ = 0; // over earlier connections
+  std::uint32_t places_kept_ = 0; // for it, in turn, while it brought no new message
+  std::uint64_t new_messages_before_ = 0; // over earlier connections
   std::string replaced_by_; // the connection: another one of the same number; empty: it does not
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them

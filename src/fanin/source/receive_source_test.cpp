@@ -507,11 +507,53 @@ TEST(ReceiveSource, version_4_is_answered_and_acknowledged_with_checksums) {
   EXPECT_EQ(next()[8], std::byte{1});
   // A number that is damaged does not count, and the sender is told so.
   SenderBytes damaged(5);
-  damaged.own_checksums(true).fragment(1, bytes_of(10, 1)).bytes()[9] ^= std::byte{1};
+  damaged.in_version(4).fragment(1, bytes_of(10, 1)).bytes()[9] ^= std::byte{1};
   peer.send(damaged.bytes());
   bench.read_until([&] { return bench.counter("damaged") == 1; });
   EXPECT_TRUE(peer.closed());
   EXPECT_EQ(bench.fixture.queue.held(), std::nullopt);
+}
+
+TEST(ReceiveSource, each_connection_has_its_own_version) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  EventNumber event = 0;
+  for (const std::uint16_t version :
+       {std::uint16_t{4}, std::uint16_t{3}, std::uint16_t{2}, std::uint16_t{4}}) {
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    sender.preface_of(version, 10U + version).fragment(event, bytes_of(10, event));
+    peer.send(sender.bytes());
+    ++event;
+    bench.read_until([&] { return bench.fixture.queue.next_event() == event; });
+    bench.source->announced(event);
+    // The answer, the latest acknowledgement if there is one, and a new one.
+    const std::size_t messages = !has_acknowledgements(version) ? 1 : event == 1 ? 2 : 3;
+    const std::size_t size = messages * size_in<ReceiveAnswer>(version);
+    EXPECT_EQ(peer.available(), size) << version;
+    (void)peer.received(size); // what is unread would reset the connection
+  }
+}
+
+// Nobody sends again what this one has sent.
+TEST(ReceiveSource, a_damaged_header_of_a_sender_without_a_number_ends_its_connection) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(4, 0).fragment(0, bytes_of(10, 0)).bytes().back() ^= std::byte{1};
+  const std::size_t header = sender.bytes().size();
+  sender.fragment(1, bytes_of(10, 1)).bytes()[header + 8] ^= std::byte{1};
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.counter("damaged") == 1; });
+  (void)peer.received(size_in<ReceiveAnswer>(4));
+  EXPECT_TRUE(peer.closed());
+  EXPECT_EQ(bench.fixture.queue.entry(0).flags(), wire::fragment_bad_checksum);
+  EXPECT_THAT(bench.log, ::testing::Not(::testing::Contains(::testing::HasSubstr("again"))));
+  const Peer other(*bench.source);
+  SenderBytes next(5);
+  other.send(next.preface_of(4, 9).fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
 }
 
 // The bytes of a header have moved by one: what follows is no header, and its number is wrong.

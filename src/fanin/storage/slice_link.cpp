@@ -130,12 +130,9 @@ void SliceLink::greet(Time now) {
     if (error == EINPROGRESS || error == EAGAIN) return;
     return lose(net::error_text(error), now);
   }
-  struct {
-    source::ReceivePreface preface;
-    source::ReceiveSender sender;
-  } const hello{{.version = source::receive_version, .source = options_.source}, {options_.sender}};
-  static_assert(sizeof hello == 24);
-  const auto bytes = source::with_own_checksum(hello);
+  const auto bytes = source::with_own_checksum(
+      source::ReceiveOpening{{.version = source::receive_version, .source = options_.source},
+                             {.number = options_.sender}});
   const ssize_t sent =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return; // not connected yet
@@ -193,7 +190,10 @@ void SliceLink::watch(Time now) {
 }
 
 void SliceLink::lose(std::string_view why, Time now) {
-  if (state_ == State::leaving) return close(now);
+  if (state_ == State::leaving) {
+    if (now >= leave_by_) return close(now);
+    state_ = State::open; // it may not have heard that nothing follows, and is told again
+  }
   if (state_ == State::open) loss_logged_ = false;
   // It may begin a little later than the group.
   const bool matters = state_ == State::open || !batches_.empty() || now >= lost_at_ + patience;
@@ -205,6 +205,12 @@ void SliceLink::lose(std::string_view why, Time now) {
   close(now);
 }
 
+// The way to the slice may damage the same bytes each time: such connections count as none.
+bool SliceLink::was_of_use(Time now) const {
+  const EventNumber known = known_end();
+  return gets_on_ || known > known_before_ || known >= end_ || now >= opened_at_ + patience;
+}
+
 void SliceLink::close(Time now) {
   if (state_ == State::leaving) {
     socket_ = Descriptor{};
@@ -212,8 +218,10 @@ void SliceLink::close(Time now) {
     return;
   }
   if (state_ == State::open) {
-    lost_at_ = now;
-    pause_ = pause_least;
+    if (was_of_use(now)) {
+      lost_at_ = now;
+      pause_ = pause_least;
+    }
   } else {
     if (state_ == State::greeting) lost_at_ += now - connected_at_;
     next_address();
@@ -233,7 +241,7 @@ bool SliceLink::receive(Time now) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) {
-      lose(got == 0 ? "it has closed the connection" : net::error_text(errno), now);
+      on_end(got == 0 ? "it has closed the connection" : net::error_text(errno), got == 0, now);
       return false;
     }
     received_ += static_cast<std::size_t>(got);
@@ -243,12 +251,28 @@ bool SliceLink::receive(Time now) {
   }
 }
 
+// A slice of an earlier version closes without an answer.
+void SliceLink::on_end(std::string_view why, bool in_order, Time now) {
+  if (state_ == State::greeting && received_ == 0) {
+    lose(
+        fmt::format("{}, without an answer: its version of fanin may be an earlier one, or it does "
+                    "not allow this host",
+                    why),
+        now);
+  } else if (state_ == State::leaving && in_order) {
+    close(now);
+  } else {
+    lose(why, now);
+  }
+}
+
 bool SliceLink::take_message(Time now) {
-  if (state_ == State::greeting) return on_answer(now);
+  if (state_ == State::leaving) return true; // all is done: only the end matters
   if (!source::own_checksum_fits(message_in_)) {
-    lose("what it sent is damaged", now);
+    lose("what it sent was damaged on the way, or it is no receive source", now);
     return false;
   }
+  if (state_ == State::greeting) return on_answer(now);
   source::ReceiveHeader header;
   std::memcpy(&header, message_in_.data(), sizeof header);
   if (header.mark != source::receive_mark || header.kind != source::ReceiveKind::announced ||
@@ -266,11 +290,7 @@ bool SliceLink::on_answer(Time now) {
   source::ReceiveAnswer answer;
   std::memcpy(&answer, message_in_.data(), sizeof answer);
   if (answer.magic != source::ReceiveAnswer{}.magic || answer.version != source::receive_version) {
-    lose("it is no receive source, or of an earlier version", now);
-    return false;
-  }
-  if (!source::own_checksum_fits(message_in_)) {
-    lose("what it sent is damaged", now);
+    lose("it is no receive source", now);
     return false;
   }
   if (answer.status != source::ReceiveStatus::send) {
@@ -284,13 +304,15 @@ bool SliceLink::on_answer(Time now) {
   failed_addresses_ = 0;
   found_.reset(); // of before: this address is right
   question_.withdraw();
-  last_answer_at_ = now;
-  pause_ = pause_least;
+  last_answer_at_ = opened_at_ = now;
+  if (now >= lost_at_ + options_.give_up) lost_at_ = now; // what waited then was given up
   if (loss_logged_ || silence_logged_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
+  gets_on_ = known_end() > known_before_;
+  known_before_ = known_end();
   for (const auto& batch : batches_) batch->not_read_from(known_end());
   next_ = to_send_from({});
   return true;

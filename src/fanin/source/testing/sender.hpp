@@ -19,16 +19,13 @@ public:
   SenderBytes& preface_2(std::uint64_t sender) { return preface_of(2, sender); }
   // What follows is of that version, too.
   SenderBytes& preface_of(std::uint16_t version, std::uint64_t sender) {
-    struct {
-      ReceivePreface preface;
-      ReceiveSender number;
-    } hello{{.version = version, .source = source_}, {sender}};
-    own_checksums(has_own_checksums(version));
-    return append_checked(hello);
+    in_version(version);
+    return append_checked(
+        ReceiveOpening{{.version = version, .source = source_}, {.number = sender}});
   }
-  // Whether what follows has checksums of its own, as from version 4 on.
-  SenderBytes& own_checksums(bool yes) {
-    own_checksums_ = yes;
+  // What follows is of that version.
+  SenderBytes& in_version(std::uint16_t version) {
+    version_ = version;
     return *this;
   }
   SenderBytes& fragment(EventNumber event, const Bytes& payload, bool with_crc = true) {
@@ -69,7 +66,7 @@ private:
   template <class Structure>
   SenderBytes& append_checked(const Structure& structure) {
     const auto bytes = with_own_checksum(structure);
-    return append(bytes.data(), own_checksums_ ? bytes.size() : sizeof structure);
+    return append(bytes.data(), size_in<Structure>(version_));
   }
   SenderBytes& append(const void* data, std::size_t size) {
     const auto* begin = static_cast<const std::byte*>(data);
@@ -78,7 +75,7 @@ private:
   }
 
   SourceId source_;
-  bool own_checksums_ = false;
+  std::uint16_t version_ = 1;
   Bytes bytes_;
 };
 
