@@ -75,6 +75,9 @@ class Sender:
         self.kept = collections.deque()  # (event number, bytes) of the last messages
         self.kept_bytes = 0
         self.reconnects = 0
+        self.last_read = None  # as the last answer said
+        self.connected_at = self.progress_at = time.monotonic()
+        self.vain_pause = FIRST_PAUSE_S
         self.socket = None
         self._connect()
 
@@ -154,7 +157,8 @@ class Sender:
         while len(answer) < self.message_size:
             part = self.socket.recv(self.message_size - len(answer))
             if not part:
-                raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send?")
+                raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send, and does this fanin "
+                                      f"know version {self.version}?")
             answer += part
         magic, _, status, has_last, _, last = ANSWER.unpack(self._structure(answer))
         if magic != ANSWER_MAGIC or status not in (SEND, NO_SOURCE, ENDED):
@@ -165,16 +169,30 @@ class Sender:
         return last if has_last else None
 
     def _reconnect(self):
-        """Sends what fanin has not read once more. If it has read nothing, it is another run: only the last message."""
+        """Sends what fanin has not read once more. If it has read nothing, it is another run: only the last message.
+
+        The network may damage the same bytes each time: while fanin reads nothing more, the pauses grow, up to `give_up`."""
         while True:
             last = self._connect()
             self.reconnects += 1
+            self._wait_if_in_vain(last)
             try:
                 for message in self._unread(last):
                     self.socket.sendall(message)
                 return
             except OSError:
                 pass
+
+    def _wait_if_in_vain(self, last):
+        now = time.monotonic()
+        if last != self.last_read or now > self.connected_at + 5.0:
+            self.last_read, self.progress_at, self.vain_pause = last, now, FIRST_PAUSE_S
+        elif now - self.progress_at > self.give_up:
+            raise Refused("each connection is lost before fanin has read anything more")
+        else:
+            time.sleep(self.vain_pause)
+            self.vain_pause = min(2 * self.vain_pause, 2.0)
+        self.connected_at = time.monotonic()
 
     def _unread(self, last):
         """The messages after the one that was read last. The number does not say which one that was if skip_to() said it, too."""

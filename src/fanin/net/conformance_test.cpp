@@ -92,8 +92,9 @@ public:
     return true;
   }
   Loop* sleeping_loop() override {
+    if (loop_.policy() != WaitPolicy::block) return nullptr;
     clock_.let_sleep();
-    return loop_.policy() == WaitPolicy::block ? &loop_ : nullptr;
+    return &loop_;
   }
 
 private:

@@ -35,11 +35,11 @@ bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
 
 void ReceiveDecoder::check_header() {
   std::memcpy(&header_, gathered_.data(), sizeof header_);
+  paused_ = false; // something has followed, whatever it is
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
   } else if (headers_checked_ && !own_checksum_fits(gathered_)) {
     fault_ = ReceiveFault::damaged;
-    paused_ = false; // something has followed, whatever it was
   } else if (header_.kind > ReceiveKind::pause ||
              header_.kind == ReceiveKind::announced || // senders do not say it
              (header_.flags & ~flags_known) != 0) {

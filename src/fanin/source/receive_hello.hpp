@@ -28,8 +28,8 @@ enum class ReceiveFault : std::uint8_t {
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one
   not_allowed, ///< its address is not on the source's list
-  damaged ///< the checksum of a header differs, or that of a fragment, or a size is too large, and
-          ///< the sender has the fragment still
+  damaged ///< the checksum of a header differs, or that of a fragment that the sender has still; in
+          ///< version 3 also: such a fragment is too large
 };
 inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);

@@ -229,6 +229,65 @@ TEST_F(ForwardDamaged, a_header_that_changes_each_time_is_given_up) {
   read_until(12);
 }
 
+// Its place and its bytes are the same over each connection.
+TEST_F(ForwardDamaged, an_acknowledgement_that_changes_each_time_is_given_up) {
+  make_relay([&](Relay::Place place, std::span<std::byte> bytes) {
+    if (!place.to_slice && place.offset + bytes.size() > message_size) bytes.back() ^= std::byte{1};
+  });
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  read_until(4);
+  left_->source->announced(4);
+  relay_until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(undelivered_, 4U) << "it is not known that they are there";
+  EXPECT_LT(relay_->connections(), 50U);
+}
+
+TEST_F(ForwardDamaged, a_pause_that_changes_each_time_ends_the_run_late) {
+  const source::ReceiveHeader header{.kind = source::ReceiveKind::pause, .source = merged};
+  const auto pause = std::as_bytes(std::span(&header, 1));
+  make_relay([&](Relay::Place place, std::span<std::byte> bytes) {
+    if (!place.to_slice) return;
+    const auto found = std::ranges::search(bytes, pause);
+    if (!found.empty()) found.back() ^= std::byte{1};
+  });
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  read_until(4);
+  left_->source->announced(4);
+  relay_until([&] { return committed_.size() == 1; });
+  sink_->run_ended();
+  sink_->finish();
+  const Time begin = clock_.now();
+  relay_until([&] { return sink_->finished(); });
+  EXPECT_LE(clock_.now() - begin, 10s);
+  EXPECT_LT(relay_->connections(), 30U);
+  EXPECT_LT(std::ranges::count(log_, '\n'), 60);
+}
+
+// A slice that joins its run again closes the connection once.
+TEST_F(ForwardDamaged, a_slice_that_was_away_for_almost_too_long_gets_all) {
+  bool joined = true;
+  make_relay([](Relay::Place, std::span<std::byte>) {});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  read_until(4);
+  left_->source->announced(4);
+  relay_until([&] { return committed_.size() == 1; });
+  joined = false;
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  const std::string url = left_->source->listening_url();
+  left_.reset();
+  relay_until([&] { return log_.contains("is away"); });
+  clock_.advance(9500ms);
+  left_.emplace(url, joined);
+  relay_until([&] { return log_.contains("is here"); });
+  clock_.advance(1s);
+  left_->join(2);
+  left_->source->announced(4);
+  relay_until([&] { return left_->has(7); });
+  left_->source->announced(8);
+  relay_until([&] { return committed_.size() == 2; });
+  EXPECT_EQ(undelivered_, 0U) << log_;
+}
+
 TEST_F(ForwardDamaged, who_closes_without_an_answer_may_be_an_earlier_version) {
   left_.emplace();
   relay_.emplace(left_->source->listening_url(), [](Relay::Place, std::span<std::byte>) {});

@@ -191,8 +191,8 @@ void SliceLink::watch(Time now) {
 
 void SliceLink::lose(std::string_view why, Time now) {
   if (state_ == State::leaving) {
-    if (now >= leave_by_) return close(now);
-    state_ = State::open; // it may not have heard that nothing follows, and is told again
+    if (now < leave_by_) state_ = State::open; // it may not have heard the end, and is told again
+    return close(now);
   }
   if (state_ == State::open) loss_logged_ = false;
   // It may begin a little later than the group.
@@ -205,10 +205,8 @@ void SliceLink::lose(std::string_view why, Time now) {
   close(now);
 }
 
-// The way to the slice may damage the same bytes each time: such connections count as none.
 bool SliceLink::was_of_use(Time now) const {
-  const EventNumber known = known_end();
-  return gets_on_ || known > known_before_ || known >= end_ || now >= opened_at_ + patience;
+  return gets_on_ || known_end() > known_before_ || now >= opened_at_ + patience;
 }
 
 void SliceLink::close(Time now) {
@@ -218,10 +216,12 @@ void SliceLink::close(Time now) {
     return;
   }
   if (state_ == State::open) {
-    if (was_of_use(now)) {
-      lost_at_ = now;
-      pause_ = pause_least;
-    }
+    // The way may damage the same bytes each time: from the second one in a row on, such
+    // connections count as none. The first may be to a slice that joins its run, and closes once
+    // for that.
+    const bool again = std::exchange(in_vain_, !was_of_use(now)) && in_vain_;
+    if (!again || batches_.empty()) lost_at_ = now;
+    if (!again) pause_ = pause_least;
   } else {
     if (state_ == State::greeting) lost_at_ += now - connected_at_;
     next_address();
@@ -305,7 +305,6 @@ bool SliceLink::on_answer(Time now) {
   found_.reset(); // of before: this address is right
   question_.withdraw();
   last_answer_at_ = opened_at_ = now;
-  if (now >= lost_at_ + options_.give_up) lost_at_ = now; // what waited then was given up
   if (loss_logged_ || silence_logged_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }

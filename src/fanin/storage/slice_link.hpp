@@ -101,7 +101,7 @@ private:
   void watch(Time now);
   void lose(std::string_view why, Time now);
   void close(Time now);
-  [[nodiscard]] bool was_of_use(Time now) const; // the connection, which was open
+  [[nodiscard]] bool was_of_use(Time now) const; // the connection, which is open
   [[nodiscard]] bool receive(Time now); // false: the connection is lost
   void on_end(std::string_view why, bool in_order, Time now);
   [[nodiscard]] bool take_message(Time now); // likewise
@@ -135,11 +135,12 @@ private:
   Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
   Time last_answer_at_{}; // of the latest answer or announcement; not before something waited
-  Time lost_at_; // since when something had no connection, or only such as ended soon and brought
-                 // nothing on; later by the time that one had no answer
+  Time lost_at_; // since when something had no connection, or only such as were in vain; later by
+                 // the time that one had no answer
   Time opened_at_{};
   EventNumber known_before_ = 0; // known_end() when the connection was answered
-  bool gets_on_ = false; // it was more than when the one before was answered
+  bool gets_on_ = false; // it had risen since the one before was answered
+  bool in_vain_ = false; // the last connection ended soon, and known_end() had not risen
   Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
   Time due_{};
   bool loss_logged_ = false;

@@ -25,8 +25,8 @@ using rdma::ProviderEvent;
 
 constexpr std::uint32_t operations_each = rdma::receives_most + rdma::sends_most;
 constexpr std::size_t private_data_most = 256;
-// Reads without an event, one after the other: whoever makes the provider busy holds up nobody.
-constexpr int idle_reads_most = 64;
+// Reads without an event, one after the other. Data that come make the provider busy, too.
+constexpr int idle_reads_most = 8;
 
 bool is_taken(long error) { return error == -FI_EADDRINUSE || error == -FI_EBUSY; }
 
@@ -277,8 +277,9 @@ bool OfiProvider::next_event(ProviderEvent& event) {
 }
 
 // The tcp provider does a little with each read: it accepts one connection, of which there is no
-// event before its request has been read. A loop that never sleeps looks here seldom, so it goes on
-// until all is done. A loop that sleeps is woken again at once, and needs no further system calls.
+// event before its request has been read. A loop that never sleeps looks here seldom, so where
+// somebody may connect it reads a few times if there is work. A loop that sleeps is woken again at
+// once, and needs no further system calls.
 bool OfiProvider::next_event(Fabric& fabric, ProviderEvent& event) {
   int idle_reads = 0;
   alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + private_data_most> room;
@@ -291,7 +292,8 @@ bool OfiProvider::next_event(Fabric& fabric, ProviderEvent& event) {
       return true;
     }
     if (got < static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) {
-      if (waited_ || ++idle_reads == idle_reads_most || !fabric.has_work()) return false;
+      if (waited_ || listening_.empty() || ++idle_reads == idle_reads_most || !fabric.has_work())
+        return false;
       continue;
     }
     const auto& entry = *reinterpret_cast<const fi_eq_cm_entry*>(room.data());
