@@ -255,6 +255,27 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
         assert verify(result)["events"] == result["events"]["built"], "verify"
 
 
+def test_the_example_sender_confirms_its_last_number_over_each_connection():
+    with Folder() as folder, Port() as port:
+        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
+                 "--set", 'process.0.nodes=["ru0"]') as run:
+            run.wait_for("waits for fragments")
+            sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            for event in range(0, 20, 2):
+                sender.send(event, b"data")
+
+            def lose(_):
+                del sender.skip_to  # only this time
+                sender.socket.shutdown(socket.SHUT_RDWR)
+
+            sender.skip_to = lose
+            sender.pause()
+            assert not sender.kept and sender.reconnects > 0
+            run.signal()
+            result = run.finish()
+        assert result["events"]["built"] == 10, result["events"]
+
+
 def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost():
     with Folder() as folder, Port() as port:
         with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",

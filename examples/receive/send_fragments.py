@@ -221,10 +221,11 @@ class AcknowledgedSender(Sender):
         super().pause()
 
     def _deliver(self):
-        if self.kept:
-            self.skip_to(self.kept[-1][0] + 1)  # confirms the last number
         while self.kept:
-            self._hear(wait=True)
+            connection = self.reconnects
+            self.skip_to(self.kept[-1][0] + 1)  # confirms the last number, over each connection
+            while self.kept and self.reconnects == connection:
+                self._hear(wait=True)
 
     def skip_to(self, event):
         try:
