@@ -230,6 +230,9 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:2: readout.0.source.0.tpye: unknown key; did you mean type?"},
       {m + "[[filter]]\ntyp = \"threshold\"\n",
        "run.toml:5: filter.0.typ: unknown key; did you mean type?"},
+      {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\n"
+           "urls = [\"tcp://a:1\", \"tcp://b:1\", \"tcp://a:1\"]\n",
+       "run.toml:8: slice.urls: tcp://a:1 is there twice; each slice has an address of its own"},
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "

@@ -66,6 +66,12 @@ void read_forward(TableReader& reader, Forward& forward) {
                                       "listens",
                                       url.text()));
   }
+  const auto& slices = forward.slices;
+  for (auto one = slices.begin(); one != slices.end(); ++one) {
+    if (std::find(slices.begin(), one, *one) == one) continue;
+    reader.reject("urls", fmt::format("{} is there twice; each slice has an address of its own",
+                                      one->text()));
+  }
   if (forward.slices.size() > slices_max) {
     reader.reject("urls", fmt::format("more than {} slices", slices_max));
   }
