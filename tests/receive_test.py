@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
@@ -255,11 +256,17 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
         assert verify(result)["events"] == result["events"]["built"], "verify"
 
 
+@contextmanager
+def run_of_one_source(folder, port):
+    with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
+             "--set", 'process.0.nodes=["ru0"]') as run:
+        run.wait_for("waits for fragments")
+        yield run
+
+
 def test_the_example_sender_confirms_its_last_number_over_each_connection():
     with Folder() as folder, Port() as port:
-        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
-                 "--set", 'process.0.nodes=["ru0"]') as run:
-            run.wait_for("waits for fragments")
+        with run_of_one_source(folder, port) as run:
             sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
             for event in range(200):
                 if event % 3 != 0:  # it is not known whether 199 is right
@@ -279,9 +286,7 @@ def test_the_example_sender_confirms_its_last_number_over_each_connection():
 
 def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost():
     with Folder() as folder, Port() as port:
-        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
-                 "--set", 'process.0.nodes=["ru0"]') as run:
-            run.wait_for("waits for fragments")
+        with run_of_one_source(folder, port) as run:
             sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
             for event in range(0, 20, 2):
                 sender.send(event, b"data")

@@ -57,7 +57,7 @@ class Sender:
     """A source's data, over one connection after the other. send() waits while fanin's buffers are full: nothing is lost.
 
     What was sent last is kept, up to `keep` bytes, for a connection that is lost: it must be more than what may be under way,
-    that is the socket buffers of both hosts. `give_up` is how many seconds it tries to connect, in a row."""
+    that is the socket buffers of both hosts. `give_up` is how many seconds it tries to connect, in a row, or connects in vain."""
 
     version = 2
 
@@ -188,7 +188,7 @@ class Sender:
         if last != self.last_read or now > self.connected_at + 5.0:
             self.last_read, self.progress_at, self.vain_pause = last, now, FIRST_PAUSE_S
         elif now - self.progress_at > self.give_up:
-            raise Refused("each connection is lost before fanin has read anything more")
+            raise ConnectionError("each connection is lost before fanin has read anything more")
         else:
             time.sleep(self.vain_pause)
             self.vain_pause = min(2 * self.vain_pause, 2.0)

@@ -24,11 +24,12 @@ bool has_answered(const FragmentQueue& queue, EventNumber event) {
 } // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
-  const std::size_t taken = std::min(bytes.size(), header_size_ - gathered_size_);
+  const std::size_t size = size_in<ReceiveHeader>(version_);
+  const std::size_t taken = std::min(bytes.size(), size - gathered_size_);
   if (taken != 0) std::memcpy(gathered_.data() + gathered_size_, bytes.data(), taken);
   bytes = bytes.subspan(taken);
   gathered_size_ += taken;
-  if (gathered_size_ < header_size_) return false;
+  if (gathered_size_ < size) return false;
   gathered_size_ = 0;
   return true;
 }
@@ -38,7 +39,7 @@ void ReceiveDecoder::check_header() {
   paused_ = false; // something has followed, whatever it is
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
-  } else if (headers_checked_ && !own_checksum_fits(gathered_)) {
+  } else if (has_own_checksums(version_) && !own_checksum_fits(gathered_)) {
     fault_ = ReceiveFault::damaged;
   } else if (header_.kind > ReceiveKind::pause ||
              header_.kind == ReceiveKind::announced || // senders do not say it
@@ -104,7 +105,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
 
 // One that is too large may have a wrong size, and take other messages with it.
 void ReceiveDecoder::check_size(const FragmentQueue& queue) {
-  if (step_ != Step::begin || headers_checked_) return;
+  if (step_ != Step::begin || has_own_checksums(version_)) return;
   if (header_.size <= queue.options().fragment_max) return;
   if (!repeats(queue)) (void)ask_for_it();
 }

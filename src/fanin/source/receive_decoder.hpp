@@ -86,10 +86,7 @@ public:
   void ask_again(bool yes) { asks_again_ = yes; }
   /// Likewise: the version of the format. Where headers have checksums of their own, one that is
   /// damaged ends the connection before anything in it counts.
-  void begin_version(std::uint16_t version) {
-    header_size_ = size_in<ReceiveHeader>(version);
-    headers_checked_ = has_own_checksums(version);
-  }
+  void begin_version(std::uint16_t version) { version_ = version; }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
   /// connection.
@@ -119,7 +116,9 @@ private:
   [[nodiscard]] Step step_behind_header() const;
   void check_size(const FragmentQueue& queue);
   // A wrong size may have taken other messages with it.
-  [[nodiscard]] bool sums_discarded() const { return check_ && asks_again_ && !headers_checked_; }
+  [[nodiscard]] bool sums_discarded() const {
+    return check_ && asks_again_ && !has_own_checksums(version_);
+  }
   // The message may be damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
@@ -137,8 +136,7 @@ private:
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
   CheckedBytes<ReceiveHeader> gathered_{};
-  std::size_t header_size_ = sizeof(ReceiveHeader); // with its own checksum, if it has one
-  bool headers_checked_ = false; // each has one
+  std::uint16_t version_ = 1;
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none or it is discarded

@@ -46,9 +46,8 @@ public:
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
   [[nodiscard]] SourceId source() const { return opening_.preface.source; }
   [[nodiscard]] std::uint16_t version() const { return opening_.preface.version; }
-  [[nodiscard]] std::uint64_t sender() const {
-    return opening_.sender.number;
-  } ///< 0: it has no number
+  /// 0: it has no number.
+  [[nodiscard]] std::uint64_t sender() const { return opening_.sender.number; }
 
 private:
   void take_preface();

@@ -265,19 +265,17 @@ TEST_F(ForwardDamaged, a_pause_that_changes_each_time_ends_the_run_late) {
 
 // A slice that joins its run again closes the connection once.
 TEST_F(ForwardDamaged, a_slice_that_was_away_for_almost_too_long_gets_all) {
-  bool joined = true;
   make_relay([](Relay::Place, std::span<std::byte>) {});
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
   read_until(4);
   left_->source->announced(4);
   relay_until([&] { return committed_.size() == 1; });
-  joined = false;
   ASSERT_EQ(submit(4), SubmitOutcome::accepted);
   const std::string url = left_->source->listening_url();
   left_.reset();
   relay_until([&] { return log_.contains("is away"); });
   clock_.advance(9500ms);
-  left_.emplace(url, joined);
+  left_.emplace(url, false);
   relay_until([&] { return log_.contains("is here"); });
   clock_.advance(1s);
   left_->join(2);
@@ -289,9 +287,7 @@ TEST_F(ForwardDamaged, a_slice_that_was_away_for_almost_too_long_gets_all) {
 }
 
 TEST_F(ForwardDamaged, who_closes_without_an_answer_may_be_an_earlier_version) {
-  left_.emplace();
-  relay_.emplace(left_->source->listening_url(), [](Relay::Place, std::span<std::byte>) {});
-  make({relay_->url()});
+  make_relay([](Relay::Place, std::span<std::byte>) {});
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
   slices_read_ = false;
   relay_until([&] { return relay_->connections() == 1; });

@@ -103,9 +103,9 @@ private:
   void close(Time now);
   [[nodiscard]] bool was_of_use(Time now) const; // the connection, which is open
   [[nodiscard]] bool receive(Time now); // false: the connection is lost
-  void on_end(std::string_view why, bool in_order, Time now);
   [[nodiscard]] bool take_message(Time now); // likewise
-  [[nodiscard]] bool on_answer(Time now);
+  [[nodiscard]] bool on_answer(Time now); // likewise
+  void on_end(std::string_view why, bool in_order, Time now);
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
   [[nodiscard]] EventNumber known_end() const;
