@@ -19,7 +19,8 @@ public:
   static constexpr std::uint64_t lines_max = 3; ///< in a period
   static constexpr Duration period = std::chrono::seconds{1};
 
-  FANIN_API void write(const LogFunction& log, Time now, LogLevel level, std::string_view text);
+  /// False: it was left out.
+  FANIN_API bool write(const LogFunction& log, Time now, LogLevel level, std::string_view text);
 
 private:
   Time period_end_{};

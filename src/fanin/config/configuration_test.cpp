@@ -159,7 +159,8 @@ url = ["verbs://10.9.0.1", "tcp://"]
   EXPECT_EQ(error_of(builder + "[\"tcp://a:1\", 7]\n"),
             "run.toml:4: builder.0.url: holds a whole number; a list of texts is wanted");
   EXPECT_EQ(error_of(builder + "[]\n"),
-            "run.toml:4: builder.0.url: is empty; leave it out for the default");
+            "run.toml:4: builder.0.url: is an empty list: write at least one, or leave the key "
+            "out");
   EXPECT_EQ(error_of(builder + "[\"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\"]\n"),
             "run.toml:4: builder.0.url: names more than 8 addresses");
 }
@@ -233,6 +234,11 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\n"
            "urls = [\"tcp://a:1\", \"tcp://b:1\", \"tcp://a:1\"]\n",
        "run.toml:8: slice.urls: tcp://a:1 is there twice; each slice has an address of its own"},
+      {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = [\"tcp://:1\"]\n",
+       "run.toml:8: slice.urls: tcp://:1 names no host: write the one where the slice listens"},
+      {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = [\"tcp://0.0.0.0:1\"]\n",
+       "run.toml:8: slice.urls: tcp://0.0.0.0:1 names no host: write the one where the slice "
+       "listens"},
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "
@@ -811,6 +817,15 @@ TEST(Configuration, a_slice_that_cannot_be_is_refused) {
   EXPECT_THAT(source("merged = [\"5-x\"]"), HasSubstr("is no source's id"));
   EXPECT_THAT(source("merged = [5], merged_optional = [6]"), HasSubstr("is not one of"));
   EXPECT_THAT(source("merged = [5], count = 2"), HasSubstr("leave out count"));
+  EXPECT_THAT(source("merged = []"), HasSubstr("merged: is an empty list: leave it out for a "
+                                               "source of plain fragments"));
+  EXPECT_THAT(source("merged = [5], offset = -1"),
+              HasSubstr("offset: super-fragments have the numbers of their group: leave it out"));
+  EXPECT_THAT(source("merged = [5], counter_bits = 32"),
+              HasSubstr("counter_bits: super-fragments have the numbers of their group"));
+  EXPECT_THAT(source("merged = [\"100-199\"], fragment_max = \"1KiB\""),
+              HasSubstr("fragment_max: 1 KiB is less than what a super-fragment of 100 sources has "
+                        "before their data, "));
 }
 
 TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {

@@ -25,8 +25,6 @@ bool is_name(const std::string& name) {
   });
 }
 
-bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
-
 void check_names(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
   for (const Node& node : configuration.nodes) {
@@ -105,7 +103,7 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
   const auto check = [&](const Node& node, const net::Url& url, const std::string& key,
                          std::string_view remedy) {
-    if (is_wildcard(url.host)) {
+    if (net::is_wildcard(url.host)) {
       report(configuration, problems, key,
              fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
                          "of its host",
@@ -186,8 +184,8 @@ struct Listener {
 
   [[nodiscard]] bool collides_with(const Listener& other) const {
     return url.port != 0 && url.port == other.url.port && host == other.host &&
-           (address_of(url.host) == address_of(other.url.host) || is_wildcard(url.host) ||
-            is_wildcard(other.url.host));
+           (address_of(url.host) == address_of(other.url.host) || net::is_wildcard(url.host) ||
+            net::is_wildcard(other.url.host));
   }
   [[nodiscard]] bool shares_with(const Listener& other) const {
     return shares != nullptr && shares == other.shares && url.text() == other.url.text();

@@ -164,6 +164,7 @@ private:
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
     source.queue = read_queue(reader);
     source.merged = read_merged(reader, source.required);
+    check_super_fragments(reader, source);
     const auto is_required = [](const storage::SourceInfo& one) { return one.required; };
     if (!source.merged.empty()) source.required = std::ranges::any_of(source.merged, is_required);
     if (!source.merged.empty() && count * readouts > 1)

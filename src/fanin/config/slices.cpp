@@ -11,6 +11,7 @@
 #include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/config/detail/sections.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::config::detail {
@@ -61,10 +62,14 @@ void read_forward(TableReader& reader, Forward& forward) {
       static_cast<SourceId>(reader.integer("source", 0, 0, std::numeric_limits<SourceId>::max()));
   forward.give_up = reader.duration("give_up", forward.give_up);
   for (const net::Url& url : forward.slices) {
-    if (url.scheme == "tcp" && url.port != 0 && url.options.empty()) continue;
-    reader.reject("urls", fmt::format("{}: write tcp://host:port, where the source of a slice "
-                                      "listens",
-                                      url.text()));
+    if (url.scheme != "tcp" || url.port == 0 || !url.options.empty()) {
+      reader.reject("urls", fmt::format("{}: write tcp://host:port, where the source of a slice "
+                                        "listens",
+                                        url.text()));
+    } else if (url.host.empty() || net::is_wildcard(url.host)) {
+      reader.reject("urls", fmt::format("{} names no host: write the one where the slice listens",
+                                        url.text()));
+    }
   }
   const auto& slices = forward.slices;
   for (auto one = slices.begin(); one != slices.end(); ++one) {
@@ -121,7 +126,22 @@ std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required)
     reader.reject("merged_optional", fmt::format("{0} ({0:#x}) is not one of \"merged\"", id));
     break;
   }
+  if (reader.has("merged") && merged.empty())
+    reader.reject("merged", "is an empty list: leave it out for a source of plain fragments");
   return merged;
+}
+
+void check_super_fragments(TableReader& reader, const Source& source) {
+  if (source.merged.empty()) return;
+  constexpr auto numbers = "super-fragments have the numbers of their group: leave it out";
+  if (source.queue.offset != 0) reader.reject("offset", numbers);
+  if (source.queue.counter_bits != 64) reader.reject("counter_bits", numbers);
+  const std::uint64_t head = wire::super_head_size(source.merged.size());
+  if (source.queue.fragment_max >= head) return;
+  reader.reject("fragment_max",
+                fmt::format("{} is less than what a super-fragment of {} has before their data, {}",
+                            format_size(source.queue.fragment_max),
+                            counted(source.merged.size(), "source"), format_size(head)));
 }
 
 void check_merged(const Configuration& configuration, Problems& problems) {

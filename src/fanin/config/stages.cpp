@@ -64,10 +64,9 @@ Reaches reaches(const net::Url& url, const net::Url& listen) {
   };
   if (url.port != listen.port) return Reaches::no;
   if (url.host == listen.host || (loopback(url.host) && loopback(listen.host))) return Reaches::yes;
-  const bool anywhere = listen.host == "0.0.0.0" || listen.host == "::";
   const bool addresses =
       net::addresses_of_number(url.host) && net::addresses_of_number(listen.host);
-  return addresses && !anywhere ? Reaches::no : Reaches::maybe;
+  return addresses && !net::is_wildcard(listen.host) ? Reaches::no : Reaches::maybe;
 }
 
 class Fit {

@@ -53,6 +53,8 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+bool is_wildcard(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+
 const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
 
 std::uint16_t Address::port() const {

@@ -243,7 +243,7 @@ std::vector<net::Url> TableReader::urls(std::string_view key) {
   }
   const Value* const value = find(key);
   if (value != nullptr && value->kind == Value::Kind::list && value->items.empty())
-    reject(key, "is empty; leave it out for the default");
+    reject(key, "is an empty list: write at least one, or leave the key out");
   return urls;
 }
 

@@ -392,9 +392,10 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
     bench.now += std::chrono::milliseconds{900};
     first.send(SenderBytes(5).fragment(event, bytes_of(10, event)).bytes());
     bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
-    ASSERT_THAT(bench.log, Contains(HasSubstr(
-                               fmt::format("{} and {} send with the same number of a sender, 77,",
-                                           first.address(), second.back().address()))));
+    ASSERT_THAT(bench.log,
+                Contains(HasSubstr(fmt::format(
+                    "{} and {} have connected in turn with the same number of a sender, 77.",
+                    first.address(), second.back().address()))));
   }
   EXPECT_EQ(bench.counter("connections"), 3U);
   EXPECT_EQ(second.back().available(), 0U) << "it is not its turn";

@@ -132,9 +132,9 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
     if (replaced_by_.empty()) ++takeovers_;
     replace_by(arrival.peer);
   } else {
-    warn(fmt::format("{} and {} send with the same number of a sender, {}, and take each other's "
-                     "place: two programs need two numbers, drawn at random; {} waits until {} has "
-                     "closed its connection or sent nothing for {}",
+    warn(fmt::format("{} and {} have connected in turn with the same number of a sender, {}. If "
+                     "they are two programs, each needs a number of its own, drawn at random. {} "
+                     "waits until {} has closed its connection or sent nothing for {}",
                      peer_, arrival.peer, sender_, arrival.peer, peer_,
                      format_duration(silence_max)),
          now);

@@ -1,8 +1,11 @@
 #include "fanin/storage/forward_sink.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/net/tcp_socket.hpp"
 #include "fanin/storage/testing/forward_fixture.hpp"
 
@@ -305,6 +308,25 @@ TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {
   EXPECT_THAT(committed_, ElementsAre(0, 4, 8));
   EXPECT_THAT(log_, ::testing::HasSubstr("is away"));
   EXPECT_THAT(log_, ::testing::HasSubstr("is here"));
+}
+
+TEST_F(Forward, losses_that_follow_each_other_write_few_lines) {
+  const auto lines = [&] { return static_cast<std::uint64_t>(std::ranges::count(log_, '\n')); };
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  const Time begin = clock_.now();
+  for (EventNumber event = 0; event < 80; event += 4) {
+    ASSERT_EQ(submit(event), SubmitOutcome::accepted);
+    until_left_has_read(event + 4);
+    left_->source->announced(event + 4);
+    until([&] { return committed_.size() == event / 4 + 1; });
+    left_.reset();
+    left_.emplace(url);
+  }
+  const auto seconds = static_cast<std::uint64_t>((clock_.now() - begin) / std::chrono::seconds{1});
+  EXPECT_LE(lines(), LogLimiter::lines_max * (seconds + 1)) << log_;
+  EXPECT_THAT(log_, ::testing::HasSubstr("is away"));
 }
 
 TEST_F(Forward, a_slice_that_takes_nothing_holds_the_builder_unit_back) {

@@ -197,10 +197,10 @@ void SliceLink::lose(std::string_view why, Time now) {
   if (state_ == State::open) loss_logged_ = false;
   // It may begin a little later than the group.
   const bool matters = state_ == State::open || !batches_.empty() || now >= lost_at_ + patience;
-  if (matters && !std::exchange(loss_logged_, true)) {
-    options_.log(LogLevel::warning,
-                 fmt::format("{} is away ({}): it is waited for up to {}", options_.name, why,
-                             format_duration(options_.give_up)));
+  if (matters && !loss_logged_) {
+    loss_logged_ = lines_.write(options_.log, now, LogLevel::warning,
+                                fmt::format("{} is away ({}): it is waited for up to {}",
+                                            options_.name, why, format_duration(options_.give_up)));
   }
   close(now);
 }
@@ -306,7 +306,7 @@ bool SliceLink::on_answer(Time now) {
   question_.withdraw();
   last_answer_at_ = opened_at_ = now;
   if (loss_logged_ || silence_logged_) {
-    options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
+    (void)lines_.write(options_.log, now, LogLevel::info, fmt::format("{} is here", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;

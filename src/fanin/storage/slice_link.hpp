@@ -19,6 +19,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/log.hpp"
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/resolver.hpp"
 #include "fanin/net/url.hpp"
@@ -143,6 +144,7 @@ private:
   bool in_vain_ = false; // the last connection ended soon, and known_end() had not risen
   Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
   Time due_{};
+  LogLimiter lines_; // of losses and of what follows
   bool loss_logged_ = false;
   bool silence_logged_ = false;
   bool give_up_logged_ = false;

@@ -45,6 +45,8 @@ void read_slice(TableReader reader, Configuration& configuration);
 void check_block(TableReader slice, const builder::System& system);
 // What a source's super-fragments merge; nothing: they are fragments.
 [[nodiscard]] std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required);
+// That one source can take its super-fragments; of plain fragments nothing.
+void check_super_fragments(TableReader& reader, const Source& source);
 void check_merged(const Configuration& configuration, Problems& problems);
 // Checks that built events can go to slices as they are.
 void check_forward(const Configuration& configuration, Problems& problems);
