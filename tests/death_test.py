@@ -153,6 +153,12 @@ def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe
         assert result["fragments"]["read"] >= result["fragments"]["built"], result["fragments"]
         verified = verify(result)
         assert verified["events"] == result["events"]["built"], "events in the files"
+        [manifest] = folder.path.rglob("*.manifest.json")
+        lines = manifest.read_text().splitlines(keepends=True)
+        manifest.write_text("".join(line for line in lines if "bu1" not in line))  # as if it had died before it heard of the file
+        named = fanin("verify", manifest)
+        assert named.returncode == 0, named.stdout
+        assert f"{verified['events']}: " in named.stdout and "does not name it" in named.stdout, named.stdout
 
 
 def test_when_the_event_manager_dies_after_a_builder_unit_its_events_are_not_called_lost():

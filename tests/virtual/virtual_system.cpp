@@ -93,7 +93,7 @@ public:
   explicit MemoryOutput(VirtualSystem& system)
       : stores(system.builders_.size()), sinks(system.builders_.size()), system_(system) {}
 
-  Result<std::unique_ptr<executive::RunRecord>> make_record(const Clock&,
+  Result<std::unique_ptr<executive::RunRecord>> make_record(std::uint64_t, const Clock&,
                                                             const LogFunction&) override {
     return std::make_unique<Record>(winners);
   }

@@ -314,6 +314,10 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {"[[readout]]\nsource = [{ id = 1, type = \"e\" }, { id = 1, type = \"e\" }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.1.id: two sources have the id 1 (0x1); the other one is "
        "readout.0.source.0 at run.toml:2"},
+      {"[[readout]]\nsource = [{ type = \"e\", name = \"0x1\" }]\n[[readout]]\n"
+       "source = [{ type = \"e\" }]\n[[builder]]\n",
+       "run.toml:4: readout.1.source.0.name: two sources have the name \"0x1\"; the other one is "
+       "readout.0.source.0 at run.toml:2"},
       {"[[readout]]\nsource = [{ id = -1, type = \"e\" }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.0.id: -1 is not a whole number from 0 to 4294967295"},
       {"[[builder]]\n",

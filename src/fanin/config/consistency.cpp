@@ -44,13 +44,24 @@ void check_names(const Configuration& configuration, Problems& problems) {
 
 void check_sources(const Configuration& configuration, Problems& problems) {
   std::map<SourceId, const Source*> seen;
+  std::map<std::string, const Source*> names; // results have the sources under them
   for (const Source& source : configuration.sources) {
-    const auto [other, is_new] = seen.try_emplace(source.settings.id, &source);
-    if (is_new) continue;
-    const std::string& first = other->second->settings.key;
-    report(configuration, problems, source.settings.key + ".id",
-           fmt::format("two sources have the id {0} ({0:#x}); the other one is {1} at {2}",
-                       source.settings.id, first, configuration.place_of(first + ".id").text()));
+    const auto add = [&](const char* key, const Source& other, const std::string& what) {
+      const std::string& first = other.settings.key;
+      report(configuration, problems, source.settings.key + key,
+             fmt::format("two sources have the {}; the other one is {} at {}", what, first,
+                         configuration.place_of(first + key).text()));
+    };
+    const SourceId id = source.settings.id;
+    const auto [with_id, is_new] = seen.try_emplace(id, &source);
+    if (!is_new) {
+      add(".id", *with_id->second, fmt::format("id {0} ({0:#x})", id));
+      continue;
+    }
+    const auto [with_name, is_new_name] = names.try_emplace(source.settings.name, &source);
+    if (!is_new_name) {
+      add(".name", *with_name->second, fmt::format("name \"{}\"", source.settings.name));
+    }
   }
   for (std::size_t readout = 0; readout < configuration.readouts(); ++readout) {
     const auto [first, last] = configuration.sources_of(readout);

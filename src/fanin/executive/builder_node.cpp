@@ -27,9 +27,7 @@ Result<> BuilderNode::start() {
   options.reserved_pages = context_.plan->posted + context_.plan->set_aside;
   options.give_up_after = context_.configuration->network.give_up_after;
   options.failure_ends_run = context_.configuration->storage.on_full == storage::OnFull::stop;
-  options.make_sink = [this](RunNumber run, Incarnation incarnation) {
-    return make_sink(run, incarnation);
-  };
+  options.make_sink = [this](const wire::Welcome& welcome) { return make_sink(welcome); };
   options.on_end = [this](const Result<>& result) {
     unit_ended_ = true;
     outcome_ = in_order(result, run_ != 0, unit_->too_late());
@@ -162,14 +160,14 @@ void BuilderNode::abandon_if_stuck() {
   context_.log(LogLevel::error, outcome_.error().text);
 }
 
-Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run,
-                                                                   Incarnation incarnation) {
-  tell_user(fmt::format("joined run {}", run));
-  run_ = run;
+Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(const wire::Welcome& welcome) {
+  run_ = welcome.run;
+  tell_user(fmt::format("joined run {}", run_));
   auto inner =
       context_.output->make_sink({.builder = static_cast<NodeId>(builder_),
-                                  .run = run,
-                                  .incarnation = incarnation,
+                                  .run = run_,
+                                  .run_id = welcome.run_id,
+                                  .incarnation = welcome.incarnation,
                                   .session = context_.session,
                                   .loop = context_.loop,
                                   .log = context_.log,
@@ -182,12 +180,12 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
   if (publisher_) {
     *inner = std::make_unique<MonitoringSink>(
         std::move(*inner), *publisher_, *context_.loop,
-        Sampling{.run = run,
+        Sampling{.run = run_,
                  .every = context_.configuration->monitoring.every,
                  .rate_hz = context_.configuration->monitoring.rate_hz},
         event_sources(*context_.system));
   }
-  if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run, *filters_);
+  if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run_, *filters_);
   return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
                                         *context_.loop, sink_log_, context_.observer);
 }

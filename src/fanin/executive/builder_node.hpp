@@ -37,8 +37,7 @@ private:
   void leave(const std::string& why);
   void watch_sinks();
   void abandon_if_stuck();
-  [[nodiscard]] Result<std::unique_ptr<storage::EventSink>> make_sink(RunNumber run,
-                                                                      Incarnation incarnation);
+  [[nodiscard]] Result<std::unique_ptr<storage::EventSink>> make_sink(const wire::Welcome& welcome);
   void on_gone(const std::string& path, std::uint64_t events);
 
   std::size_t builder_;

@@ -22,7 +22,8 @@ std::int64_t unix_ns() {
 
 Result<std::unique_ptr<ManifestRecorder>>
 ManifestRecorder::make(const std::string& folder, const builder::System& system,
-                       std::vector<std::string> hosts, const Clock& clock, LogFunction log) {
+                       std::uint64_t run_id, std::vector<std::string> hosts, const Clock& clock,
+                       LogFunction log) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -32,6 +33,7 @@ ManifestRecorder::make(const std::string& folder, const builder::System& system,
   const std::int64_t started = unix_ns();
   auto writer =
       storage::ManifestWriter::create(folder, {.run = system.run,
+                                               .run_id = run_id,
                                                .protocol = std::string(name(system.protocol)),
                                                .integrity = system.checksum,
                                                .started_unix_ns = started});

@@ -22,8 +22,8 @@ public:
   // they are on this one. `clock` measures the run, since the host's own may be set meanwhile.
   // `system` and `clock` outlive it.
   [[nodiscard]] static Result<std::unique_ptr<ManifestRecorder>>
-  make(const std::string& folder, const builder::System& system, std::vector<std::string> hosts,
-       const Clock& clock, LogFunction log);
+  make(const std::string& folder, const builder::System& system, std::uint64_t run_id,
+       std::vector<std::string> hosts, const Clock& clock, LogFunction log);
 
   void file(NodeId builder, Incarnation incarnation, const std::string& name) override;
   void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) override;

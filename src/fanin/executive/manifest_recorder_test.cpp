@@ -33,7 +33,7 @@ protected:
 
   Result<std::unique_ptr<ManifestRecorder>> make() {
     return ManifestRecorder::make(
-        folder_ + "/deeper", system_, {"", "daq-bu1"}, clock_,
+        folder_ + "/deeper", system_, 77, {"", "daq-bu1"}, clock_,
         [this](LogLevel level, std::string_view text) { logged_.emplace_back(level, text); });
   }
   static storage::Manifest read(const ManifestRecorder& recorder) {
@@ -55,6 +55,7 @@ TEST_F(ManifestRecorderTest, the_end_is_the_start_and_the_time_since_then) {
   const storage::Manifest manifest = read(*recorder);
   ASSERT_TRUE(manifest.summary);
   EXPECT_EQ(manifest.summary->ended_unix_ns - manifest.header.started_unix_ns, 4'500'000'000);
+  EXPECT_EQ(manifest.header.run_id, 77U);
 }
 
 TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {

@@ -26,7 +26,9 @@ using MadeSink = Result<std::unique_ptr<storage::EventSink>>;
 
 class NoOutput final : public RunOutput {
 public:
-  MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
+  MadeRecord make_record(std::uint64_t, const Clock&, const LogFunction&) override {
+    return nullptr;
+  }
   MadeSink make_sink(const SinkOwner&) override { return std::make_unique<storage::DiscardSink>(); }
 };
 
@@ -46,7 +48,9 @@ public:
     }
   }
 
-  MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
+  MadeRecord make_record(std::uint64_t, const Clock&, const LogFunction&) override {
+    return nullptr;
+  }
   MadeSink make_sink(const SinkOwner& owner) override {
     storage::ForwardSinkOptions options = options_;
     options.builder = owner.builder;
@@ -71,12 +75,13 @@ private:
 class RecordedOutput : public RunOutput {
 public:
   // Another run may have taken the number since it was chosen.
-  MadeRecord make_record(const Clock& clock, const LogFunction& log) override {
+  MadeRecord make_record(std::uint64_t run_id, const Clock& clock,
+                         const LogFunction& log) override {
     if (folder().empty()) return nullptr;
     std::vector<std::string> hosts;
     for (std::size_t i = 0; i < configuration_.builders(); ++i) hosts.push_back(builder(i).host);
     while (true) {
-      auto manifest = ManifestRecorder::make(folder(), system_, hosts, clock, log);
+      auto manifest = ManifestRecorder::make(folder(), system_, run_id, hosts, clock, log);
       if (manifest) return std::move(*manifest);
       const auto next = next_run_number(folder());
       const bool taken = take_number_ && next && *next > system_.run;
@@ -121,6 +126,7 @@ public:
     storage::FileSinkOptions options = configuration().storage;
     options.file.directory = folder();
     options.file.run = owner.run;
+    options.file.run_id = owner.run_id;
     options.file.node = node.name;
     options.file.node_index = owner.builder;
     options.file.incarnation = owner.incarnation;

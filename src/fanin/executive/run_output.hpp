@@ -33,6 +33,7 @@ public:
 struct SinkOwner {
   NodeId builder = 0;
   RunNumber run = 0;
+  std::uint64_t run_id = 0; // random
   Incarnation incarnation = 0;
   std::uint64_t session = 0; // of the process
   net::Loop* loop = nullptr; // of the sink
@@ -52,10 +53,10 @@ struct SinkOwner {
 class RunOutput {
 public:
   virtual ~RunOutput() = default;
-  // `clock` measures the run, and outlives the record. Null: there is none. Errors: refused,
-  // exhausted, internal.
-  [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>> make_record(const Clock& clock,
-                                                                       const LogFunction& log) = 0;
+  // Of the run with that random id. `clock` measures the run, and outlives the record. Null: there
+  // is none. Errors: refused, exhausted, internal.
+  [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>>
+  make_record(std::uint64_t run_id, const Clock& clock, const LogFunction& log) = 0;
   // A sink that was started. Errors: refused, exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<storage::EventSink>>
   make_sink(const SinkOwner& owner) = 0;

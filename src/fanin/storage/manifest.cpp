@@ -66,6 +66,8 @@ std::string parse_header(const json::Value& line, Manifest& manifest) {
   }
   Members members(line);
   manifest.header.run = members.number<RunNumber>("run");
+  if (!line.at("run_id").is_null())
+    manifest.header.run_id = members.number<std::uint64_t>("run_id");
   manifest.header.protocol = members.text("protocol");
   const std::string integrity = members.text("integrity");
   manifest.header.integrity = integrity == "crc32c";
@@ -253,6 +255,26 @@ std::optional<RunNumber> run_of(std::string_view name) {
 
 bool is_manifest(const std::string& path) { return path.ends_with(".manifest.json"); }
 
+namespace {
+
+// Paths of run files beside the manifest, ascending, without those in `given`.
+std::vector<std::string> files_not_named(const Manifest& manifest, std::set<std::string> given) {
+  for (const auto& file : manifest.files) given.insert(file.file);
+  const auto folder = std::filesystem::path(manifest.path).parent_path();
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder.empty() ? "." : folder, error), end;
+       !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename();
+    if (run_of(name.string()) != manifest.header.run || name.extension() != ".h5") continue;
+    if (!given.contains(name.string())) found.push_back((folder / name).string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+} // namespace
+
 Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
                                 const std::function<bool(const std::string& host)>& is_this_host) {
   RunFiles found;
@@ -279,8 +301,9 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
         found.files.push_back(std::move(there));
       }
     }
+    for (auto& other : files_not_named(*manifest, names)) found.files.push_back(std::move(other));
     const bool empty_run = manifest->summary && manifest->summary->built == 0;
-    if (manifest->files.empty() && !empty_run)
+    if (manifest->files.empty() && found.files.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
     if (found.files.empty() && !manifest->files.empty()) {
       return fail(ErrorKind::not_found, fmt::format("{}: the files of the run are on {}: run this "

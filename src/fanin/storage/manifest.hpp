@@ -3,7 +3,8 @@
 /// that counts. JSON lines beside the run files, appended during the run. It can be read at any
 /// time, also after a kill; then the last line may be torn and is ignored.
 ///
-///     {"manifest":1,"run":42,"protocol":"pull","integrity":"crc32c","started_unix_ns":...,"fanin":"0.1.0"}
+///     {"manifest":1,"run":42,"run_id":2483160924410759,"protocol":"pull","integrity":"crc32c",
+///       "started_unix_ns":...,"fanin":"0.1.0"}
 ///     {"file":"run000042_bu0_i1_0001.h5","node":"bu0","incarnation":1,"host":"daq-bu0"}
 ///     {"first":2048,"end":3072,"attempt":1,"node":"bu1","incarnation":1}
 ///     {"summary":{"built":1000000,"incomplete":0,"lost":0,"balanced":true,"ended_unix_ns":...,
@@ -28,6 +29,7 @@ namespace fanin::storage {
 
 struct ManifestHeader {
   RunNumber run = 0;
+  std::uint64_t run_id = 0; ///< as in RunFileInfo
   std::string protocol; ///< "push" or "pull"
   bool integrity = true;
   std::int64_t started_unix_ns = 0; ///< as the host's clock said; before 1970 it is negative
@@ -108,8 +110,10 @@ struct RunFiles {
   std::vector<std::string> manifests;
 };
 /// A file that a manifest names is the file of that name in `paths`; otherwise the one beside the
-/// manifest. A missing file is left out if it is on another host. Errors: as of read_manifest();
-/// not_found (a run that built events has no files, or none of them is on this host).
+/// manifest. A missing file is left out if it is on another host. Run files of that run beside the
+/// manifest belong to it as well: it does not name those that were begun after the event manager
+/// had died. Errors: as of read_manifest(); not_found (a run that built events has no files, or
+/// none of them is on this host).
 [[nodiscard]] FANIN_API Result<RunFiles>
 find_run_files(const std::vector<std::string>& paths,
                const std::function<bool(const std::string& host)>& is_this_host);

@@ -170,6 +170,11 @@ TEST_F(ManifestTest, leads_to_its_files_where_they_are) {
   EXPECT_EQ(found({writer.path(), "/copies/b.h5"}, "left"), "/copies/b.h5 " + a);
   std::ofstream{b} << "a copy";
   EXPECT_EQ(found({writer.path()}, "elsewhere"), b);
+  const auto later = directory.path() + "/" + run_file_name(42, "bu2", 1, 1);
+  std::ofstream{later} << "begun when the event manager was dead";
+  std::ofstream{directory.path() + "/" + run_file_name(43, "bu2", 1, 1)} << "of another run";
+  EXPECT_EQ(found({writer.path()}, "elsewhere"), b + " " + later);
+  EXPECT_EQ(found({writer.path(), "/copies/b.h5", later}, "elsewhere"), "/copies/b.h5 " + later);
   const auto odd = directory.path() + "/odd.manifest.json";
   std::ofstream(odd) << "?\n";
   EXPECT_EQ(found({odd}, "left"), odd + ":1: not JSON");

@@ -74,6 +74,7 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
   ManifestWriter writer(fmt::format("{}/{}", directory, manifest_name(header.run)));
   const json::Value line = json::Object{{"manifest", manifest_version},
                                         {"run", header.run},
+                                        {"run_id", header.run_id},
                                         {"protocol", header.protocol},
                                         {"integrity", header.integrity ? "crc32c" : "none"},
                                         {"started_unix_ns", header.started_unix_ns},

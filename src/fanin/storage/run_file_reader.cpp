@@ -275,6 +275,7 @@ Result<> RunFileReader::Impl::read_header() {
                             info.path, version, run_file_format_version));
   }
   number("run", info.run);
+  if (H5Aexists(id, "run_id") > 0) number("run_id", info.run_id);
   number("node_index", info.node_index);
   number("incarnation", info.incarnation);
   number("part", info.part);

@@ -28,6 +28,7 @@ enum class CommitMode : std::uint8_t {
 struct RunFileOptions {
   std::string directory = ".";
   RunNumber run = 0;
+  std::uint64_t run_id = 0; ///< random: another run may have the same number
   std::string node; ///< name of the builder unit; letters, digits, ".", "-", "_"
   NodeId node_index = 0;
   Incarnation incarnation = 1;

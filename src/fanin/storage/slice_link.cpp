@@ -53,7 +53,8 @@ bool SliceLink::poll(std::vector<Done>& done) {
   if (state_ == State::connecting) greet(now);
   if (connected()) (void)receive(now);
   if (state_ == State::open && earlier_end_ == unknown) {
-    earlier_end_ = read_ ? *read_ + 1 : announced_; // what is announced comes with the answer
+    // It has read nothing since it joined. What it had read before nobody knows.
+    earlier_end_ = read_ ? *read_ + 1 : 0;
   }
   take_done(now, done); // what is announced is not sent again
   const bool more = state_ == State::open && send(now);

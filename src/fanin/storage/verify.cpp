@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -40,15 +41,18 @@ public:
   RunCheck(std::vector<ScannedFile> files, VerifyResult& result, Lines& problems, Lines& notes)
       : files_(std::move(files)), result_(result), problems_(problems), notes_(notes) {}
 
-  void run(std::span<const std::string> manifests) {
+  void run(std::span<const Manifest> manifests) {
     find_manifest(manifests);
+    find_other_runs();
     count_events();
     count_gaps();
     compare_with_manifest();
   }
 
 private:
-  void find_manifest(std::span<const std::string> given);
+  void find_manifest(std::span<const Manifest> given);
+  void read_manifest_beside();
+  void find_other_runs();
   void overlay(const ManifestWinner& winner);
   [[nodiscard]] std::vector<EventSpan> winning_gaps() const;
   void count_events();
@@ -79,36 +83,61 @@ private:
   std::vector<GapRow> gaps_; // of all files
 };
 
-// Given, or beside the files.
-void RunCheck::find_manifest(std::span<const std::string> given) {
-  const auto run = files_.front().info.run;
-  std::vector<std::string> paths;
-  for (const auto& path : given) {
-    if (std::filesystem::path(path).filename() == manifest_name(run)) paths.push_back(path);
+// Given, under any name, or beside the files.
+void RunCheck::find_manifest(std::span<const Manifest> given) {
+  const auto own = std::ranges::find(given, files_.front().info.run,
+                                     [](const Manifest& one) { return one.header.run; });
+  if (own != given.end()) {
+    manifest_ = *own;
+  } else {
+    read_manifest_beside();
   }
-  for (const auto& file : files_) {
-    const auto path = std::filesystem::path(file.info.path).parent_path() / manifest_name(run);
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) paths.push_back(path.string());
-  }
-  if (paths.empty()) return;
-  auto manifest = read_manifest(paths.front());
-  if (!manifest) return problems_.add(manifest.error().text);
-  if (manifest->header.run != run) {
-    return problems_.add(fmt::format("{}: it is the manifest of run {}, beside files of run {}",
-                                     manifest->path, manifest->header.run, run));
-  }
-  manifest_ = std::move(*manifest);
+  if (!manifest_) return;
   for (const auto& note : manifest_->notes) notes_.add(note);
   for (const auto& damage : manifest_->damage) problems_.add(damage);
   for (const auto& winner : manifest_->winners) overlay(winner);
   for (const auto& file : manifest_->files) not_given_[file.file] = file.host;
   for (const auto& file : files_) {
-    not_given_.erase(std::filesystem::path(file.info.path).filename().string());
+    if (not_given_.erase(std::filesystem::path(file.info.path).filename().string()) != 0) continue;
+    notes_.add(fmt::format("{}: {} does not name it", file.info.path, manifest_->path));
   }
   for (const auto& [name, host] : not_given_) {
     notes_.add(fmt::format("{}: {}{}{} belongs to the run and was not checked", manifest_->path,
                            name, host.empty() ? "" : " of host ", host));
+  }
+}
+
+void RunCheck::read_manifest_beside() {
+  const auto run = files_.front().info.run;
+  for (const auto& file : files_) {
+    const auto path = std::filesystem::path(file.info.path).parent_path() / manifest_name(run);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) continue;
+    auto manifest = read_manifest(path.string());
+    if (!manifest) return problems_.add(manifest.error().text);
+    if (manifest->header.run != run) {
+      return problems_.add(fmt::format("{}: it is the manifest of run {}, beside files of run {}",
+                                       manifest->path, manifest->header.run, run));
+    }
+    manifest_ = std::move(*manifest);
+    return;
+  }
+}
+
+// Another run may have had the same number.
+void RunCheck::find_other_runs() {
+  std::string first = manifest_ ? manifest_->path : "";
+  std::uint64_t id = manifest_ ? manifest_->header.run_id : 0;
+  for (const auto& file : files_) {
+    const auto& info = file.info;
+    if (id == 0) {
+      first = info.path;
+      id = info.run_id;
+    } else if (info.run_id != 0 && info.run_id != id) {
+      problems_.add(fmt::format("{}: it is of another run with the number {} than {}: their run_id "
+                                "differs. Check each run by itself, in a folder of its own",
+                                info.path, info.run, first));
+    }
   }
 }
 
@@ -343,7 +372,7 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
 }
 
 // A file has the name that a manifest knows, and was put there from another run.
-void find_files_of_other_runs(std::span<const std::string> manifests,
+void find_files_of_other_runs(std::span<const Manifest> manifests,
                               const std::map<RunNumber, ScannedRun>& runs, Lines& problems) {
   std::map<std::string, const RunFileInfo*> scanned; // by name
   for (const auto& [number, run] : runs) {
@@ -351,18 +380,13 @@ void find_files_of_other_runs(std::span<const std::string> manifests,
       scanned[std::filesystem::path(file.info.path).filename().string()] = &file.info;
     }
   }
-  for (const auto& path : manifests) {
-    const auto manifest = read_manifest(path);
-    if (!manifest) {
-      problems.add(manifest.error().text);
-      continue;
-    }
-    for (const auto& file : manifest->files) {
+  for (const auto& manifest : manifests) {
+    for (const auto& file : manifest.files) {
       const auto found = scanned.find(file.file);
-      if (found == scanned.end() || found->second->run == manifest->header.run) continue;
+      if (found == scanned.end() || found->second->run == manifest.header.run) continue;
       problems.add(fmt::format("{}: it is a file of run {}, and not of run {}, as {} says",
-                               found->second->path, found->second->run, manifest->header.run,
-                               path));
+                               found->second->path, found->second->run, manifest.header.run,
+                               manifest.path));
     }
   }
 }
@@ -423,11 +447,20 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
     scan_file(path, runs, result, problems, notes, progress);
     before += file_size(path);
   }
-  find_files_of_other_runs(options.manifests, runs, problems);
+  std::vector<Manifest> manifests;
+  for (const auto& path : options.manifests) {
+    auto manifest = read_manifest(path);
+    if (manifest) {
+      manifests.push_back(std::move(*manifest));
+    } else {
+      problems.add(manifest.error().text);
+    }
+  }
+  find_files_of_other_runs(manifests, runs, problems);
   for (auto& [number, run] : runs) {
     for (std::string& line : run.missing.lines(number)) missing.add(std::move(line));
     result.missing_left_out += run.missing.left_out();
-    RunCheck(std::move(run.files), result, problems, notes).run(options.manifests);
+    RunCheck(std::move(run.files), result, problems, notes).run(manifests);
   }
   return result;
 }

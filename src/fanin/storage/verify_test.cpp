@@ -55,6 +55,7 @@ protected:
                     std::uint32_t part_number = 1, const testing::Plan& plan = varied_plan) {
     auto writer = RunFileWriter::create({.directory = directory.path(),
                                          .run = 7,
+                                         .run_id = run_id,
                                          .node = node,
                                          .incarnation = incarnation,
                                          .sources = maker.sources(),
@@ -76,7 +77,8 @@ protected:
   // Of the files of bu0 and bu1.
   void write_manifest(const std::vector<ManifestWinner>& winners, const ManifestSummary& summary) {
     std::filesystem::remove(directory.path() + "/" + manifest_name(7));
-    auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+    auto manifest =
+        ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
     if (!manifest) throw std::runtime_error(manifest.error().text);
     for (const auto* const node : {"bu0", "bu1"}) {
       const auto name = run_file_name(7, node, 1, 1);
@@ -102,7 +104,8 @@ protected:
 
   TemporaryDirectory directory;
   BatchMaker maker{make_sources(3)};
-  Incarnation incarnation = 1; // of the files that are written
+  std::uint64_t run_id = 70; // of the files that are written
+  Incarnation incarnation = 1; // likewise
   bool integrity = true;
 };
 
@@ -462,7 +465,8 @@ TEST_F(Verify, counts_gaps_that_lie_apart) {
 
 TEST_F(Verify, says_that_a_run_has_not_ended_and_which_manifest_is_none) {
   const auto file = write("bu0", {{{0, 100}}});
-  ASSERT_TRUE(ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"}));
+  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  ASSERT_TRUE(manifest && manifest->add(ManifestFile{"bu0", 1, run_file_name(7, "bu0", 1, 1)}));
   auto result = check({file});
   EXPECT_THAT(result.problems, IsEmpty());
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("the run did not end in good order")));
@@ -622,6 +626,40 @@ TEST_F(Verify, takes_the_manifest_that_is_given_for_its_run) {
   EXPECT_THAT(check({a}, {.manifests = manifests}).problems,
               ElementsAre(HasSubstr("counts 99 events built")));
   EXPECT_TRUE(check({a}).good());
+}
+
+TEST_F(Verify, takes_a_manifest_that_is_given_under_any_name) {
+  const auto a = write("bu0", {{{0, 100}}});
+  write_manifest({}, {.built = 99, .balanced = true});
+  const auto other = directory.path() + "/" + manifest_name(8);
+  std::filesystem::rename(directory.path() + "/" + manifest_name(7), other);
+  EXPECT_THAT(check({a}, {.manifests = {other}}).problems,
+              ElementsAre(HasSubstr("counts 99 events built")));
+}
+
+TEST_F(Verify, tells_a_run_from_another_one_with_its_number) {
+  const auto a = write("bu0", {{{0, 100}}});
+  run_id = 71;
+  const auto b = write("bu1", {{{100, 200}}});
+  const auto is_of_another = [](const std::string& than) {
+    return ElementsAre(
+        HasSubstr("bu1_i1_0001.h5: it is of another run with the number 7 than " + than));
+  };
+  EXPECT_THAT(check({a, b}).problems, is_of_another(a));
+  write_manifest({}, {.built = 200, .balanced = true});
+  const auto manifest = directory.path() + "/" + manifest_name(7);
+  EXPECT_THAT(check({a, b}).problems, is_of_another(manifest));
+  run_id = 0; // written by an earlier fanin
+  std::filesystem::remove(b);
+  write("bu1", {{{100, 200}}});
+  EXPECT_THAT(check({a, b}).problems, IsEmpty());
+}
+
+TEST_F(Verify, says_which_file_the_manifest_does_not_name) {
+  const auto a = write("bu0", {{{0, 100}}});
+  write_manifest({}, {.built = 200, .balanced = true});
+  const auto b = write("bu1", {{{100, 200}}});
+  EXPECT_THAT(check({a, b}).notes, ElementsAre(HasSubstr(b + ": ")));
 }
 
 TEST_F(Verify, a_damaged_line_of_the_manifest_is_a_problem) {

@@ -22,7 +22,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 11;
+inline constexpr std::uint16_t protocol_version = 12;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -114,8 +114,9 @@ struct Welcome {
   std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
   std::uint32_t reserved = 0;
   std::uint64_t seal_key = 0; ///< readout unit: of Assign::seal; builder units do not get it
+  std::uint64_t run_id = 0; ///< builder unit: random, since other runs may have the same number
 };
-static_assert(sizeof(Welcome) == 40);
+static_assert(sizeof(Welcome) == 48);
 
 enum class RefusalKind : std::uint32_t {
   for_good = 0, ///< trying again would change nothing

@@ -141,7 +141,7 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
 
 bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
-  auto sink = options_.make_sink(welcome.run, welcome.incarnation);
+  auto sink = options_.make_sink(welcome);
   if (!sink) {
     (void)send_failed(sink.error().text);
     end(std::unexpected(sink.error()));

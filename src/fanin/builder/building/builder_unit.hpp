@@ -43,7 +43,7 @@ struct BuilderOptions {
   Duration give_up_after = std::chrono::seconds{10};
   bool failure_ends_run = false; // of storage; else the others go on without this unit
   // A new sink, with new files, for each incarnation.
-  std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
+  std::function<Result<std::unique_ptr<storage::EventSink>>(const wire::Welcome&)> make_sink;
   // The run is over for this node; an error unless it ended in good order. Called once, on the
   // loop; must not destroy the node.
   std::function<void(const Result<>&)> on_end;

@@ -226,7 +226,8 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   storage_waits_for_[node].clear();
   dispatcher_.builder_up(node, hello.capacity);
   paths_.builder_up(node, environment_.loop->now());
-  server_.welcome(builder_key(node), {.run = system_.run, .incarnation = incarnation});
+  server_.welcome(builder_key(node),
+                  {.run = system_.run, .incarnation = incarnation, .run_id = options_.run_id});
   log_of(builder_key(node), LogLevel::info, incarnation > 1 ? "is here again" : "is here");
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     send_builder_up(server_, static_cast<NodeId>(i), node, incarnation, rails_[node]);
