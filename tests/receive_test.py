@@ -284,6 +284,38 @@ def test_the_example_sender_confirms_its_last_number_over_each_connection():
         assert result["events"]["built"] == 133, result["events"]
 
 
+class LosesTheEnd:
+    """A connection that is lost when the other side has read everything."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def recv(self, size):
+        while self.connection.recv(size):
+            pass
+        raise ConnectionResetError
+
+
+def test_the_example_sender_that_loses_its_connection_at_the_end_has_delivered_all():
+    with Folder() as folder, Port() as port:
+        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=2",
+                 "--set", 'process.0.nodes=["ru0"]') as run:
+            run.wait_for("waits for fragments")
+            senders = [Sender(f"tcp://127.0.0.1:{port.number}", 0x300 + i) for i in range(2)]  # the second one keeps the run
+            for event in range(200):
+                for sender in senders:
+                    sender.send(event, b"data")
+            senders[0].socket = LosesTheEnd(senders[0].socket)
+            for sender in senders:
+                sender.end()
+            assert senders[0].reconnects == 0, "it was sent away: its data have ended"
+            result = run.finish()
+        assert (result["events"]["built"], result["events"]["incomplete"]) == (200, 0), result["events"]
+
+
 def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost():
     with Folder() as folder, Port() as port:
         with run_of_one_source(folder, port) as run:

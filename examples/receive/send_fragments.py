@@ -53,6 +53,10 @@ class Refused(OSError):
     """fanin has no use for this sender: to try again would not help."""
 
 
+class Ended(Refused):
+    """The source's data have ended."""
+
+
 class Sender:
     """A source's data, over one connection after the other. send() waits while fanin's buffers are full: nothing is lost.
 
@@ -108,7 +112,10 @@ class Sender:
                     pass
                 return self.socket.close()
             except OSError:
-                self._reconnect()
+                try:
+                    self._reconnect()
+                except Ended:  # fanin had read it all
+                    return self.socket.close()
 
     def _header(self, kind, event=0, flags=0, size=0, crc=0):
         return self._checked(HEADER.pack(MARK, kind, flags, self.source, event, size, crc))
@@ -163,9 +170,10 @@ class Sender:
         magic, _, status, has_last, _, last = ANSWER.unpack(self._structure(answer))
         if magic != ANSWER_MAGIC or status not in (SEND, NO_SOURCE, ENDED):
             raise Refused("this is no receive source of fanin")
-        if status != SEND:
-            raise Refused(f"source {self.source:#x}: " + ("there is none at this address" if status == NO_SOURCE else
-                                                         "its data have ended"))
+        if status == NO_SOURCE:
+            raise Refused(f"source {self.source:#x}: there is none at this address")
+        if status == ENDED:
+            raise Ended(f"source {self.source:#x}: its data have ended")
         return last if has_last else None
 
     def _reconnect(self):
