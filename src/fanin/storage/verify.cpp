@@ -1,5 +1,7 @@
 #include "fanin/storage/verify.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -427,12 +429,11 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
   Lines missing(result.missing, result.missing_left_out, options.lines_max);
 
   std::set<std::string> paths; // a file with two names is one
-  std::set<std::filesystem::path> seen;
+  std::set<std::pair<dev_t, ino_t>> seen;
   for (const auto& path : files) {
-    std::error_code ignored;
-    const auto canonical = std::filesystem::weakly_canonical(path, ignored);
-    if (seen.insert(canonical.empty() ? std::filesystem::path(path) : canonical).second)
-      paths.insert(path);
+    struct stat status{};
+    const bool exists = ::stat(path.c_str(), &status) == 0;
+    if (!exists || seen.emplace(status.st_dev, status.st_ino).second) paths.insert(path);
   }
   std::uint64_t total = 0;
   for (const auto& path : paths) total += file_size(path);

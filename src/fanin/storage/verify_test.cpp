@@ -568,7 +568,9 @@ TEST_F(Verify, a_file_with_two_names_is_one) {
   const auto file = write("bu0", {{{0, 100}}});
   const auto again =
       std::filesystem::path(file).parent_path() / "." / std::filesystem::path(file).filename();
-  const auto result = check({file, again.string()});
+  const auto link = directory.path() + "/link.h5";
+  std::filesystem::create_hard_link(file, link);
+  const auto result = check({file, again.string(), link});
   EXPECT_TRUE(result.good());
   EXPECT_EQ(result.files, 1U);
   EXPECT_EQ(result.duplicates, 0U);
