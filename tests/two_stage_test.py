@@ -99,6 +99,11 @@ def test_what_super_fragments_merge_stands_in_files_under_the_detectors_numbers(
         assert "0x2" in shown.stdout and "lost with its readout unit" in shown.stdout, shown.stdout
 
 
+def check_not_fitting(source, built, dropped):
+    assert (source["read"], source["built"], source["dropped"], source["missing"]) == (built + dropped, built, dropped, dropped), source
+    assert source["dropped_by_reason"] == {"not_fitting": dropped}, source
+
+
 def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_files():
     def damaged(own, at):
         whole = super_fragment(detector_number(own), [1, 2])
@@ -121,6 +126,7 @@ def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_fil
         check_balanced(result)
         events = result["events"]
         assert (events["built"], events["incomplete"], events["bad"]) == (EVENTS, 3, 3), events
+        check_not_fitting(result["sources"]["0x1000"], EVENTS - 2, 2)
         listed = [(run["first"], run["count"], run["source"], run["reason"]) for run in result["incomplete_events"]]
         assert listed == [(detector_number(5), 1, "0x1000", "dropped"), (detector_number(7), 1, "0x1000", "dropped"),
                           (detector_number(11), 1, "0x2", "lost")], listed
@@ -304,6 +310,54 @@ def test_a_group_that_runs_once_more_says_that_its_slices_have_these_numbers_alr
                         assert ("has announced events before it got them" in run.text()) == again, run.text()
             results = results_of_whole_slices(one, two)
         assert sum(result["events"]["built"] for result in results) == 1000
+
+
+def test_of_a_source_that_merges_others_than_its_group_all_is_dropped_and_the_key_is_named():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right))
+        text = slices[0].read_text()
+        assert '["0x100-0x101", 0x110]' in text
+        slices[0].write_text(text.replace('["0x100-0x101", 0x110]', '["0x100-0x102", 0x110]'))
+        with Run(slices[0]) as one, Run(slices[1]) as two:
+            with Run(groups[0]) as first, Run(groups[1]) as second:
+                first.finish()
+                second.finish()
+            one.signal()
+            result = one.finish()
+            results_of_whole_slices(two)
+        check_balanced(result)
+        events = len(dealt_to(0, 1000, block=64))
+        assert (result["events"]["built"], result["events"]["incomplete"]) == (events, events), result["events"]
+        check_not_fitting(result["sources"]["0x1000"], 0, events)
+        assert (result["sources"]["0x1001"]["built"], result["sources"]["0x1001"]["dropped"]) == (events, 0)
+        assert re.search(r'error +bu0 .*of source 0x1000 dropped: that of event \d+ merges 3 sources where the source merges 4: see "merged"',
+                         one.text()), one.text()
+        assert f"every fragment accounted for, {events} fragments dropped" in one.text(), one.text()
+        assert verify(result)["complete"] == 0
+
+
+def test_of_a_group_whose_urls_are_in_another_order_all_is_dropped_and_the_keys_are_named():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right), events=1024)
+        urls = [f'"tcp://127.0.0.1:{port.number}"' for port in (left, right)]
+        text = groups[0].read_text()
+        assert ", ".join(urls) in text
+        groups[0].write_text(text.replace(", ".join(urls), ", ".join(reversed(urls))))
+        with Run(slices[0]) as one, Run(slices[1]) as two:
+            with Run(groups[0]) as first, Run(groups[1]) as second:
+                first.finish()
+                second.finish()
+            for number, run in enumerate((one, two)):
+                run.signal()
+                result = run.finish()
+                check_balanced(result)
+                check_not_fitting(result["sources"]["0x1000"], 0, 512)
+                assert result["sources"]["0x1001"]["built"] == 512, result["sources"]
+                line = re.search(r"of source 0x1000 dropped: that of event (\d+) is of the detector's event (\d+), not (\d+): see "
+                                 rf"slice\.number = {number}, slice\.of = 2 .*order of slice\.urls", run.text())
+                own, came, expected = map(int, line.groups())
+                assert expected == (own // 64 * 2 + number) * 64 + own % 64, line[0]
+                assert came == expected + (-64 if number else 64), line[0]
 
 
 def test_builder_units_that_slices_cannot_be_shared_by_are_refused():

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct SourceLedger {
   std::uint64_t read = 0; // announced, or dropped before
   std::uint64_t built = 0; // in a committed event, complete or not
   std::uint64_t late = 0; // came after its event was decided
-  std::uint64_t dropped = 0; // with a reason, before it was announced
+  std::uint64_t dropped = 0; // with a reason, before it was announced; or not fitting
   std::uint64_t lost = 0; // announced by a readout unit that died, or cut off by a forced stop
 
   SourceLedger& operator+=(const SourceLedger& other);
@@ -29,6 +30,11 @@ struct SourceResult {
   SourceLedger ledger;
   std::vector<std::uint64_t> dropped; // by wire::DropReason
   wire::MissingCounts missing{}; // built events without a fragment of it
+  // Dropped by builder units: no super-fragments of their events and what the source merges.
+  std::uint64_t not_fitting = 0;
+
+  // What the ledger counts as dropped, by the name of the reason.
+  [[nodiscard]] std::map<std::string, std::uint64_t> dropped_by_reason() const;
 };
 
 struct NodeResult {

@@ -123,11 +123,7 @@ void ManifestRecorder::summary(const builder::RunSummary& summary) {
     source.dropped = result.ledger.dropped;
     source.lost = result.ledger.lost;
     source.missing = result.missing;
-    for (std::size_t i = 0; i < result.dropped.size(); ++i) {
-      const auto reason = static_cast<wire::DropReason>(i);
-      if (result.dropped[i] == 0 || wire::counts_as_late(reason)) continue;
-      source.dropped_by_reason[wire::name(reason)] = result.dropped[i];
-    }
+    source.dropped_by_reason = result.dropped_by_reason();
   }
   check(writer_.finish(record));
 }

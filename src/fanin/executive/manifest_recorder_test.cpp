@@ -70,7 +70,8 @@ TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   summary.balanced = true;
   auto& source = summary.sources.emplace_back();
   source.source = {.id = 9, .name = "laser"};
-  source.ledger = {.read = 16, .built = 10, .late = 2, .dropped = 3, .lost = 1};
+  source.ledger = {.read = 18, .built = 10, .late = 2, .dropped = 5, .lost = 1};
+  source.not_fitting = 2;
   source.dropped.resize(static_cast<std::size_t>(wire::DropReason::oversize) + 1);
   source.dropped[static_cast<std::size_t>(wire::DropReason::oversize)] = 3;
   source.missing[static_cast<std::size_t>(wire::MissingReason::lost)] = 1;
@@ -94,10 +95,11 @@ TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   ASSERT_EQ(manifest.summary->sources.size(), 1U);
   const storage::ManifestSource& written = manifest.summary->sources[0];
   EXPECT_EQ(written.name, "laser");
-  EXPECT_EQ(written.read, 16U);
+  EXPECT_EQ(written.read, 18U);
   EXPECT_EQ(written.late, 2U);
-  EXPECT_THAT(written.dropped_by_reason,
-              ElementsAre(Pair(wire::name(wire::DropReason::oversize), 3U)));
+  EXPECT_THAT(
+      written.dropped_by_reason,
+      ElementsAre(Pair("not_fitting", 2U), Pair(wire::name(wire::DropReason::oversize), 3U)));
   EXPECT_EQ(written.missing, source.missing);
   EXPECT_TRUE(logged_.empty());
 }

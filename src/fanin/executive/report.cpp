@@ -19,12 +19,9 @@ constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning"
 double duration_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
 
-json::Value dropped_by_reason(const std::vector<std::uint64_t>& counts) {
+json::Value dropped_by_reason(const builder::SourceResult& source) {
   json::Value reasons{json::Object{}};
-  for (std::size_t i = 0; i < counts.size() && i < wire::drop_reasons; ++i) {
-    const auto reason = static_cast<wire::DropReason>(i);
-    if (counts[i] != 0 && !wire::counts_as_late(reason)) reasons[wire::name(reason)] = counts[i];
-  }
+  for (const auto& [reason, count] : source.dropped_by_reason()) reasons[reason] = count;
   return reasons;
 }
 
@@ -37,7 +34,7 @@ json::Value sources_of(const builder::RunSummary& summary, const builder::System
     source["readout"] = system.readout_units[result.source.readout_unit];
     source["required"] = result.source.required;
     source["missing"] = summary.events_built - std::min(summary.events_built, result.ledger.built);
-    source["dropped_by_reason"] = dropped_by_reason(result.dropped);
+    source["dropped_by_reason"] = dropped_by_reason(result);
   }
   return sources;
 }

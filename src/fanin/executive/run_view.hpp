@@ -76,6 +76,8 @@ private:
 [[nodiscard]] FANIN_INTERNAL_API std::string summary_text(const json::Value& result);
 // The readout units that died or failed in a run, "ru0, ru1"; empty: none.
 [[nodiscard]] std::string dead_readout_units(const json::Value& result);
+// ", 3 fragments dropped", which follows the verdict; empty: none.
+[[nodiscard]] std::string dropped_text(std::uint64_t fragments);
 // What each node has counted, from nodes_result(), a line each.
 [[nodiscard]] FANIN_INTERNAL_API std::string nodes_text(const json::Value& nodes_result);
 

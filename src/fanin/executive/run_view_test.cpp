@@ -120,6 +120,15 @@ TEST_F(RunViewTest, what_a_dead_readout_unit_had_read_is_not_said_to_be_accounte
   EXPECT_THAT(summary_text(view_.result()), HasSubstr("but those that were lost in ru0"));
 }
 
+TEST_F(RunViewTest, what_was_dropped_is_said_beside_the_good_order) {
+  progress("running");
+  ended(1000, 1);
+  json::Value result = view_.result();
+  result["fragments"]["dropped"] = 7;
+  EXPECT_THAT(summary_text(result),
+              HasSubstr("every fragment accounted for, 7 fragments dropped\n"));
+}
+
 TEST_F(RunViewTest, a_readout_unit_that_died_and_was_not_back_is_named) {
   progress("running");
   view_.on_exit("ru0", {.status = 1, .signal = 9});

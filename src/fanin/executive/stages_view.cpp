@@ -197,6 +197,7 @@ std::string stages_text(const json::Value& result) {
   std::string text;
   std::uint64_t groups = 0;
   std::uint64_t slices = 0;
+  std::uint64_t dropped = 0;
   std::string died;
   for (const auto& [name, one] : result.at("configurations").object()) {
     const bool group = one.at("stage").natural() == 1;
@@ -213,6 +214,7 @@ std::string stages_text(const json::Value& result) {
     text += "\n";
     if (const std::string units = dead_readout_units(one); !units.empty())
       died += fmt::format("{}{} of {}", died.empty() ? "" : ", ", units, printable(name));
+    dropped += one.at("fragments").at("dropped").natural();
   }
   const json::Value& events = result.at("events");
   const std::uint64_t undelivered = events.at("undelivered").natural();
@@ -225,6 +227,7 @@ std::string stages_text(const json::Value& result) {
     in_order += fmt::format("{} lost in {} before they were announced",
                             undelivered == 0 ? " but those that were" : ", and fragments", died);
   }
+  in_order += dropped_text(dropped);
   text += fmt::format(
       "run {}      {}, {}: {}\n", result.at("run").natural(), counted(groups, "group"),
       counted(slices, "slice"),

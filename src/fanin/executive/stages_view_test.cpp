@@ -174,6 +174,16 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
                        "away for too long, or had built them already\n"));
 }
 
+TEST_F(StagesViewTest, what_was_dropped_in_any_configuration_is_said) {
+  result(group, 30);
+  json::Value report = json::Object{{"report", "result"}, {"ok", true}, {"balanced", true}};
+  report["fragments"]["dropped"] = 1;
+  view_.on_report(slice0, report);
+  view_.on_report(slice1, report);
+  EXPECT_THAT(stages_text(view_.result()),
+              HasSubstr("every fragment accounted for, 2 fragments dropped\n"));
+}
+
 TEST_F(StagesViewTest, a_readout_unit_that_died_in_a_group_is_named_for_all) {
   json::Value report = json::Object{{"report", "result"}, {"ok", true}, {"balanced", true}};
   report["nodes"]["ru0"] = json::Object{{"role", "readout"}, {"died", 1}};

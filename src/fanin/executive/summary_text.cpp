@@ -136,14 +136,18 @@ std::string nodes_table(const json::Value& result) {
 // What a readout unit had read and not announced died with it, and is in nobody's account.
 std::string verdict(const json::Value& result) {
   if (!succeeded(result)) return "FAILED: " + printable(result.at("error").text());
-  const std::string died = dead_readout_units(result);
-  if (died.empty()) return "ended in good order, every fragment accounted for";
-  return fmt::format("ended in good order, every fragment accounted for but those that were lost "
-                     "in {} before they were announced",
-                     died);
+  std::string text = "ended in good order, every fragment accounted for";
+  if (const std::string died = dead_readout_units(result); !died.empty()) {
+    text += fmt::format(" but those that were lost in {} before they were announced", died);
+  }
+  return text + dropped_text(natural(result.at("fragments"), "dropped"));
 }
 
 } // namespace
+
+std::string dropped_text(std::uint64_t fragments) {
+  return fragments == 0 ? "" : fmt::format(", {} dropped", counted(fragments, "fragment"));
+}
 
 std::string dead_readout_units(const json::Value& result) {
   std::string names;

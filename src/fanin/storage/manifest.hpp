@@ -59,7 +59,7 @@ struct ManifestSource {
   std::uint64_t late = 0;
   std::uint64_t dropped = 0;
   std::uint64_t lost = 0;
-  std::map<std::string, std::uint64_t> dropped_by_reason{}; ///< names of wire::DropReason
+  std::map<std::string, std::uint64_t> dropped_by_reason{}; ///< as in the result of a run
   wire::MissingCounts missing{};
 };
 

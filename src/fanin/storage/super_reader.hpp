@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
+#include <expected>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
@@ -25,17 +26,34 @@ namespace fanin::storage {
   return entry;
 }
 
+// Why a fragment is no super-fragment of an event and its members: `came` is not `expected`.
+struct SuperFault {
+  enum class What : std::uint8_t {
+    bytes, // not those of a super-fragment
+    count, // how many sources it merges
+    source, // the first one that it merges and that is another
+    event // the detector's number
+  };
+  What what = What::bytes;
+  std::uint64_t came = 0; // not of `bytes`
+  std::uint64_t expected = 0; // likewise
+
+  friend bool operator==(const SuperFault&, const SuperFault&) = default;
+};
+// Human-readable, with the keys to look at; it follows "the super-fragment".
+[[nodiscard]] std::string text_of(const SuperFault& fault, const wire::Slice& slice);
+
 // Thread: one.
 class SuperReader {
 public:
   explicit SuperReader(const wire::Slice& slice) : slice_(slice) {}
 
   // The head of the super-fragment of event `index` in the first of `pieces`, which begins at
-  // `from` in its payload and may go on in those that follow. It must not be absent. Nothing: it is
-  // no super-fragment of this event and `members`, ascending by id. Valid until the next call.
-  [[nodiscard]] std::optional<wire::SuperHead> read(std::span<const SourcePiece* const> pieces,
-                                                    std::uint64_t index, std::uint64_t from,
-                                                    std::span<const SourceInfo> members);
+  // `from` in its payload and may go on in those that follow. It must not be absent. Else why it
+  // is no super-fragment of this event and `members`, ascending by id. Valid until the next call.
+  [[nodiscard]] std::expected<wire::SuperHead, SuperFault>
+  read(std::span<const SourcePiece* const> pieces, std::uint64_t index, std::uint64_t from,
+       std::span<const SourceInfo> members);
 
 private:
   [[nodiscard]] std::span<const std::byte> gather(std::span<const SourcePiece* const> pieces,

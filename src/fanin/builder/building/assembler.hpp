@@ -118,6 +118,8 @@ public:
   [[nodiscard]] std::vector<Assembly*> owed_by(const Lane& lane) const;
   // Nothing is added any more; fills `batch`, which has `missing` sorted out.
   void decide(Assembly& assembly);
+  // Of the batch that was decided last.
+  [[nodiscard]] const MergedContents& merged() const { return merged_; }
   // Forgets it: it is committed, or handed back.
   void release(Assembly& assembly);
   // As release(); blocks that still come of this attempt are late.
@@ -153,7 +155,7 @@ private:
 
   const System& system_;
   const SourceIndex& sources_;
-  MergedContents merged_; // of the batch at hand
+  MergedContents merged_; // of the batch that is decided, or was last
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_};
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made

@@ -236,6 +236,76 @@ TEST_F(MergedBlocks, bytes_that_are_no_super_fragment_of_the_event_lack_everythi
   EXPECT_EQ(batch->batch.missing.size(), 1U);
   ASSERT_EQ(batch->missing.size(), 2U);
   expect_lacks(batch->missing[1], 2, {1, 3}, Missing::dropped); // all of it
+  ASSERT_EQ(assembler_.merged().useless().size(), 1U);
+  EXPECT_EQ(text_of(assembler_.merged().useless()[0], system_),
+            "2 super-fragments of source s2 dropped: that of event 1 is none: see what its sender "
+            "sends");
+}
+
+TEST_F(MergedBlocks, of_a_slice_with_other_numbers_it_is_said_which_and_where_to_look) {
+  for (const bool again : {false, true}) { // it forgets what the batch before had
+    const Assembly* const batch = decide({put({4}), put({5}), put({2}), put({3})});
+    EXPECT_EQ(batch->incomplete, 2U) << again;
+    ASSERT_EQ(assembler_.merged().useless().size(), 1U);
+    EXPECT_EQ(text_of(assembler_.merged().useless()[0], system_),
+              "2 super-fragments of source s2 dropped: that of event 2 is of the detector's event "
+              "2, not 6: see slice.number = 1, slice.of = 2 and slice.block = 4 here, and "
+              "event.batch_events and the order of slice.urls of its group");
+    assembler_.clear();
+  }
+  (void)decide({put({4}), put({5}), put({6}), put({7})});
+  EXPECT_TRUE(assembler_.merged().useless().empty());
+}
+
+// The ledger counts them.
+TEST_F(MergedBlocks, of_a_batch_with_many_gaps_all_that_is_of_no_use_is_listed) {
+  constexpr std::uint32_t count = 1500;
+  const auto pool = memory::PagePool::make({.page_size = 32768, .pages = 1}).value();
+  Table table;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    table.push_back(good(0));
+    table.push_back(wire::FragmentEntry::make_absent(wire::AbsentReason::none));
+  }
+  const auto size = static_cast<std::uint32_t>(table.size() * sizeof table.front());
+  auto page = pool->take();
+  std::memcpy(page.data(), table.data(), size);
+  const memory::View all = page.freeze(0, size);
+  const std::vector<storage::SourcePiece> pieces{{.source = 2,
+                                                  .range = {0, 2 * count},
+                                                  .table = all,
+                                                  .payload = all.subview(size, 0),
+                                                  .payload_offset = 0}};
+  MergedContents contents(system_);
+  contents.read(pieces);
+  EXPECT_EQ(contents.lacking().size(), count);
+  EXPECT_EQ(contents.incomplete().size(), count);
+  ASSERT_EQ(contents.useless().size(), 1U);
+  EXPECT_EQ(contents.useless()[0].count, count);
+}
+
+class NoneRequired : public Blocks {
+protected:
+  static System optional() {
+    System system = three_sources();
+    system.sources[2].merged = {{.id = 20, .name = {}, .readout_unit = {}, .required = false},
+                                {.id = 30, .name = {}, .readout_unit = {}, .required = false}};
+    return system;
+  }
+  NoneRequired() : Blocks(optional()) {}
+};
+
+TEST_F(NoneRequired, what_is_no_super_fragment_is_reported_and_its_event_is_complete) {
+  Assembly* const batch = assign(0);
+  (void)add(1, 0, good_table());
+  (void)add(2, 0, good_table());
+  EXPECT_EQ(add(3, 0, good_table()).complete, batch);
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->incomplete, 0U);
+  ASSERT_EQ(batch->missing.size(), 1U);
+  EXPECT_EQ(batch->missing[0].member, 3U);
+  EXPECT_EQ(batch->missing[0].count, 4U);
+  ASSERT_EQ(assembler_.merged().useless().size(), 1U);
+  EXPECT_EQ(assembler_.merged().useless()[0].count, 4U);
 }
 
 // Its head may come in several blocks, too.

@@ -271,6 +271,10 @@ void BuilderUnit::decide(Assembly& assembly) {
                                     assembly.range.first, assembly.range.end - 1,
                                     assembly.bad.front().source));
   }
+  for (const MergedContents::Useless& useless : assembler_.merged().useless()) {
+    useless_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+                         text_of(useless, system_));
+  }
   reporter_.received(assembly);
   if (!system_.in_order) return storage_.add(assembly);
   order_.decided(assembly);

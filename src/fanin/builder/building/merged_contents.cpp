@@ -1,9 +1,13 @@
 #include "fanin/builder/building/merged_contents.hpp"
 
+#include <fmt/format.h>
+
+#include "fanin/base/counted.hpp"
+
 namespace fanin::builder {
 
 namespace {
-constexpr std::size_t listed_max = 1000; // ranges of a batch
+constexpr std::size_t listed_max = 1000; // ranges of a batch, of members
 } // namespace
 
 MergedContents::MergedContents(const System& system) : reader_(system.slice) {
@@ -16,6 +20,7 @@ void MergedContents::read(std::span<const storage::SourcePiece> pieces) {
   incomplete_.clear();
   lacking_.clear();
   damaged_.clear();
+  useless_.clear();
   for (const SourceInfo* const source : sources_) {
     pieces_.clear();
     for (const storage::SourcePiece& piece : pieces) {
@@ -41,31 +46,40 @@ void MergedContents::read_source(const SourceInfo& source) {
   }
 }
 
-// Of what is no super-fragment, all members are missing.
 void MergedContents::read_members(const SourceInfo& source, EventNumber event,
-                                  const std::optional<wire::SuperHead>& head) {
-  if (!head) {
-    if (source.required) { // one of its members is
-      add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
-    }
-    return;
-  }
+                                  const std::expected<wire::SuperHead, storage::SuperFault>& head) {
+  if (!head) return add_useless(source, event, head.error());
   std::uint32_t flags = 0;
   for (std::size_t k = 0; k < source.merged.size(); ++k) {
     const wire::SuperEntry member = head->entry(k);
     if (!member.entry.absent()) {
       flags |= member.entry.flags();
     } else if (source.merged[k].required) {
+      add_incomplete(event);
       add_lacking(source.id, member.source, k, event, member.missing_reason());
     }
   }
   if (flags != 0) damaged_.push_back({event, source.id, flags});
 }
 
+// All members are missing.
+void MergedContents::add_useless(const SourceInfo& source, EventNumber event,
+                                 const storage::SuperFault& fault) {
+  if (useless_.empty() || useless_.back().source != source.id) {
+    useless_.push_back({.source = source.id, .first = event, .fault = fault});
+  }
+  ++useless_.back().count;
+  if (source.required) add_incomplete(event); // one of its members is
+  add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
+}
+
+void MergedContents::add_incomplete(EventNumber event) {
+  if (incomplete_.empty() || incomplete_.back() != event) incomplete_.push_back(event);
+}
+
 void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t index,
                                  EventNumber event, wire::MissingReason reason) {
   const auto why = static_cast<std::uint16_t>(reason);
-  if (incomplete_.empty() || incomplete_.back() != event) incomplete_.push_back(event);
   if (lacking_at_[index] != System::npos) {
     wire::MissingRange& last = lacking_[lacking_at_[index]];
     if (last.reason == why && last.first + last.count == event) {
@@ -73,10 +87,16 @@ void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t i
       return;
     }
   }
-  if (lacking_.size() == listed_max) return;
+  if (member != source && lacking_.size() >= listed_max) return;
   lacking_at_[index] = lacking_.size();
   lacking_.push_back(
       {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});
+}
+
+std::string text_of(const MergedContents::Useless& useless, const System& system) {
+  return fmt::format("{} of source {} dropped: that of event {} {}",
+                     counted(useless.count, "super-fragment"), system.name_of(useless.source),
+                     useless.first, text_of(useless.fault, system.slice));
 }
 
 } // namespace fanin::builder

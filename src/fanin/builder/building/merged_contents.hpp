@@ -1,10 +1,12 @@
-// What the super-fragments of a batch lack of required members, and what came damaged to the first
-// stage: for the event manager. Files have the same.
+// What the super-fragments of a batch lack of required members, what came damaged to the first
+// stage, and which are of no use: for the event manager. Files have the same.
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
+#include <expected>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fanin/builder/system.hpp"
@@ -24,15 +26,26 @@ public:
   // That lack a required member; some more than once.
   [[nodiscard]] std::span<const EventNumber> incomplete() const { return incomplete_; }
   // What they lack, as far as it can be listed; `within` is set. The member is the source itself
-  // where the fragment is no super-fragment.
+  // where the fragment is of no use; of these all are listed.
   [[nodiscard]] std::span<const wire::MissingRange> lacking() const { return lacking_; }
   // By source and event, with the flags of all members.
   [[nodiscard]] std::span<const wire::BadFragment> damaged() const { return damaged_; }
 
+  // Fragments of one source that are no super-fragments of their events and its members.
+  struct Useless {
+    SourceId source = 0;
+    std::uint64_t count = 0;
+    EventNumber first = 0;
+    storage::SuperFault fault; // of the first
+  };
+  [[nodiscard]] std::span<const Useless> useless() const { return useless_; }
+
 private:
   void read_source(const SourceInfo& source);
   void read_members(const SourceInfo& source, EventNumber event,
-                    const std::optional<wire::SuperHead>& head);
+                    const std::expected<wire::SuperHead, storage::SuperFault>& head);
+  void add_useless(const SourceInfo& source, EventNumber event, const storage::SuperFault& fault);
+  void add_incomplete(EventNumber event);
   void add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
                    wire::MissingReason reason);
 
@@ -41,8 +54,12 @@ private:
   std::vector<EventNumber> incomplete_;
   std::vector<wire::MissingRange> lacking_;
   std::vector<wire::BadFragment> damaged_;
+  std::vector<Useless> useless_;
   std::vector<const storage::SourcePiece*> pieces_; // of one source
   std::vector<std::size_t> lacking_at_; // by member of one source: its last range in lacking_
 };
+
+// Human-readable: how many, and why the first is of no use.
+[[nodiscard]] std::string text_of(const MergedContents::Useless& useless, const System& system);
 
 } // namespace fanin::builder

@@ -50,6 +50,16 @@ SourceLedger& SourceLedger::operator+=(const SourceLedger& other) {
   return *this;
 }
 
+std::map<std::string, std::uint64_t> SourceResult::dropped_by_reason() const {
+  std::map<std::string, std::uint64_t> reasons;
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    const auto reason = static_cast<wire::DropReason>(i);
+    if (dropped[i] != 0 && !wire::counts_as_late(reason)) reasons[wire::name(reason)] = dropped[i];
+  }
+  if (not_fitting != 0) reasons["not_fitting"] = not_fitting;
+  return reasons;
+}
+
 Accounts::Accounts(const System& system, const SourceIndex& sources)
     : system_(system),
       sources_(sources),
@@ -143,7 +153,7 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
 
 void Accounts::list_incomplete(const Batch& batch) {
   for (const auto& run : batch.missing) {
-    const bool within = run.within != 0; // then it is of a required member
+    const bool within = run.within != 0 && run.member != run.source; // of a required member
     if (!within && !system_.sources[sources_.find(run.source)].required) continue;
     const storage::MissingFragment missing{{run.first, run.first + run.count},
                                            within ? run.member : run.source,
@@ -155,25 +165,24 @@ void Accounts::list_incomplete(const Batch& batch) {
 }
 
 // What was announced and is missing is lost with its readout unit: it stays unaccounted until the
-// end.
+// end. A super-fragment that does not fit is dropped; one that lacks a member is built.
 void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
                                std::span<const Incarnation> members) {
   missing_of_.assign(system_.sources.size(), 0);
+  not_fitting_of_.assign(system_.sources.size(), 0);
   for (const auto& run : batch.missing) {
-    if (run.within != 0) continue; // the super-fragment is there
+    if (run.within != 0 && run.member != run.source) continue;
     const std::size_t source = sources_.find(run.source);
     missing_of_[source] += run.count;
+    if (run.within != 0) not_fitting_of_[source] += run.count;
     if (run.reason < wire::missing_reasons) missing_[source][run.reason] += run.count;
   }
-  auto missing = missing_of_.begin();
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
-    if (members[node] == 0) {
-      const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
-      missing += static_cast<std::ptrdiff_t>(last - first);
-      continue;
-    }
+    if (members[node] == 0) continue;
+    std::size_t source = system_.sources_of(static_cast<NodeId>(node)).first;
     for (SourceLedger& ledger : readouts_[node].ledgers[members[node] - 1]) {
-      ledger.built += events - std::min(events, *missing++); // a builder unit may lie
+      ledger.built += events - std::min(events, missing_of_[source]); // a builder unit may lie
+      ledger.dropped += std::min(events, not_fitting_of_[source++]);
     }
   }
 }
@@ -203,7 +212,8 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
   for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
     SourceLedger ledger = readout.ledgers[i][local];
     const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !finished;
-    const std::uint64_t accounted = ledger.built + ledger.late;
+    result.not_fitting += ledger.dropped;
+    const std::uint64_t accounted = ledger.built + ledger.late + ledger.dropped;
     if (accounted > ledger.read) {
       summary_.balanced = false;
     } else if (may_lose && run.ended) {

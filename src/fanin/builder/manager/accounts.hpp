@@ -96,6 +96,7 @@ private:
   std::vector<Readout> readouts_;
   std::vector<Builder> builders_;
   std::vector<std::uint64_t> missing_of_; // by source, of one batch; reused
+  std::vector<std::uint64_t> not_fitting_of_; // likewise
   std::vector<wire::MissingCounts> missing_; // by source, of all that was built
   Time started_at_ = never;
   Time last_commit_{};

@@ -233,6 +233,39 @@ TEST_F(Ledger, a_super_fragment_that_lacks_a_member_is_built_and_its_event_is_li
   EXPECT_EQ(summary.incomplete_list[0].reason, wire::MissingReason::lost);
 }
 
+TEST_F(Ledger,
+       a_super_fragment_that_does_not_fit_is_dropped_whether_its_source_is_required_or_not) {
+  accounts_.read(0, 20);
+  accounts_.read(1, 20);
+  build({0, 20}, {{.source = 1, .count = 3, .first = 4, .reason = 4, .within = 1, .member = 1},
+                  {.source = 2, .count = 3, .first = 14, .reason = 4, .within = 1, .member = 2}});
+  readouts_.finish(0);
+  readouts_.finish(1);
+  const RunSummary& summary = end();
+  EXPECT_TRUE(summary.balanced);
+  EXPECT_EQ(summary.fragments.read, 40U);
+  EXPECT_EQ(summary.fragments.built, 34U);
+  EXPECT_EQ(summary.fragments.dropped, 6U);
+  for (const SourceResult& source : summary.sources) {
+    EXPECT_EQ(source.missing[4], 3U);
+    EXPECT_EQ(source.not_fitting, 3U);
+    EXPECT_EQ(source.dropped_by_reason(),
+              (std::map<std::string, std::uint64_t>{{"not_fitting", 3}}));
+  }
+  ASSERT_EQ(summary.incomplete_list.size(), 1U); // source 2 is not required
+  EXPECT_EQ(summary.incomplete_list[0].source, 1U);
+  EXPECT_EQ(summary.incomplete_list[0].events, (EventRange{4, 7}));
+}
+
+TEST_F(Ledger, of_a_readout_unit_that_died_what_did_not_fit_is_not_lost) {
+  accounts_.read(0, 10);
+  build({0, 8}, {{.source = 1, .count = 8, .first = 0, .reason = 4, .within = 1, .member = 1}});
+  readouts_.leave(0);
+  const SourceLedger& ledger = end().sources[0].ledger;
+  EXPECT_EQ(ledger.dropped, 8U);
+  EXPECT_EQ(ledger.lost, 2U);
+}
+
 // Of a source that is dead for hours: batches come in any order.
 TEST_F(Ledger, what_batches_cut_is_one_range_of_incomplete_events) {
   const auto all = [](EventNumber at, std::uint16_t reason = 1) {
