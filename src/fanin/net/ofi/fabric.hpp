@@ -2,6 +2,7 @@
 // event queue, and domains with their completion queues and the memory registered there.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,6 +37,11 @@ struct FreeInfo {
   void operator()(fi_info* info) const { fi_freeinfo(info); }
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+// Call it before fi_eq_read() and fi_cq_read(). Where a program has hung up before its request was
+// whole, the tcp provider before 2.2 judges by errno. With an older EAGAIN there it keeps the
+// socket, which stays readable: in 1.17 a loop never sleeps again.
+inline void forget_errno() { errno = 0; }
 
 // Of libfabric; negative or positive.
 [[nodiscard]] std::string error_text(long error);

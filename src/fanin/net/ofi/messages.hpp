@@ -53,6 +53,7 @@ template <class Entry>
   std::size_t count = 0;
   while (count < to.size()) {
     const std::size_t wanted = std::min(entries.size(), to.size() - count);
+    forget_errno();
     const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(), wanted);
     if (got <= 0 && got != -FI_EAVAIL) break;
     const auto taken = static_cast<std::size_t>(std::max<ssize_t>(got, 0));

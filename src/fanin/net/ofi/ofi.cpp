@@ -285,6 +285,7 @@ bool OfiProvider::next_event(Fabric& fabric, ProviderEvent& event) {
   alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + private_data_most> room;
   for (;;) {
     std::uint32_t kind = 0;
+    forget_errno();
     const ssize_t got = fi_eq_read(fabric.events.get(), &kind, room.data(), room.size(), 0);
     if (got == -FI_EAVAIL) {
       take_error(fabric, event);

@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -151,6 +153,28 @@ protected:
     return socket;
   }
 
+  // A listener that knows nothing of libfabric.
+  [[nodiscard]] std::pair<Descriptor, Url> listen_plainly() const {
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(socket.get(), generic, size), 0);
+    EXPECT_EQ(::listen(socket.get(), 8), 0);
+    EXPECT_EQ(::getsockname(socket.get(), generic, &size), 0);
+    Url there = url();
+    there.port = ntohs(address.sin_port);
+    return {std::move(socket), there};
+  }
+  // False leaves EAGAIN in errno, as what a loop calls does.
+  static bool is_closed_by_peer(const Descriptor& socket) {
+    std::byte byte{};
+    const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+
   MonotonicClock clock;
   Loop loop{clock};
   Peer server;
@@ -195,6 +219,17 @@ TEST_F(Ofi, random_bytes_over_tcp_harm_nobody) {
 TEST_F(Ofi, a_peer_that_says_nothing_holds_up_nobody) {
   const Descriptor socket = connect_plainly();
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
+  EXPECT_TRUE(server.opened.empty());
+}
+
+TEST_F(Ofi, a_program_that_hangs_up_before_it_has_asked_is_forgotten) {
+  const std::array<std::byte, 3> part{};
+  for (std::size_t size = 0; size <= part.size(); ++size) {
+    const Descriptor socket = connect_plainly();
+    EXPECT_EQ(::send(socket.get(), part.data(), size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+    EXPECT_EQ(::shutdown(socket.get(), SHUT_WR), 0);
+    EXPECT_TRUE(run_until([&] { return is_closed_by_peer(socket); })) << size << " bytes";
+  }
   EXPECT_TRUE(server.opened.empty());
 }
 
@@ -336,17 +371,7 @@ TEST_F(Ofi, a_listener_that_never_answers_is_given_up) {
   options.handshake_timeout = std::chrono::milliseconds{20};
   make(std::move(options));
   listen(server.options());
-  Descriptor silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(::bind(silent.get(), generic, size), 0);
-  ASSERT_EQ(::listen(silent.get(), 8), 0);
-  ASSERT_EQ(::getsockname(silent.get(), generic, &size), 0);
-  Url there = url();
-  there.port = ntohs(address.sin_port);
+  const auto [silent, there] = listen_plainly();
   Peer client;
   ASSERT_TRUE(transport->connect(there, client.options()));
   while (client.closed.empty()) (void)loop.turn();
@@ -354,6 +379,24 @@ TEST_F(Ofi, a_listener_that_never_answers_is_given_up) {
   EXPECT_EQ(transport->accounts().handshake_timeouts, 1U);
   EXPECT_NE(said.find("no answer within 20 ms"), std::string::npos) << said;
   EXPECT_EQ(client.receive_pool->available(), client.receive_pool->pages());
+}
+
+TEST_F(Ofi, a_listener_that_hangs_up_without_an_answer_is_given_up_at_once) {
+  const auto [other, there] = listen_plainly();
+  Peer client;
+  ASSERT_TRUE(transport->connect(there, client.options()));
+  Descriptor accepted;
+  ASSERT_TRUE(run_until([&] {
+    accepted = Descriptor(::accept4(other.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    return bool{accepted};
+  }));
+  ASSERT_EQ(::shutdown(accepted.get(), SHUT_WR), 0);
+  while (client.closed.empty()) {
+    errno = EAGAIN; // as what a loop calls leaves it
+    (void)loop.turn();
+  }
+  EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
+  EXPECT_EQ(transport->accounts().handshake_timeouts, 0U) << said;
 }
 
 TEST_F(Ofi, without_a_page_to_receive_in_a_connection_waits_for_one) {

@@ -317,6 +317,19 @@ TEST_P(OfiRdm, an_address_that_is_none_is_not_given_to_the_provider) {
   EXPECT_TRUE(server.opened.empty());
 }
 
+// libfabric's layer over tcp listens on a port of its own.
+TEST_P(OfiRdm, a_program_that_hangs_up_before_it_has_asked_is_forgotten) {
+  if (GetParam() != "tcp-rxm") return;
+  const auto peer = connected();
+  Url there = url();
+  ofi::put_address(there, peer->answer->address.data(), peer->answer->address.size());
+  ASSERT_NE(there.port, url().port);
+  const Descriptor socket = connect_to(there);
+  EXPECT_EQ(::shutdown(socket.get(), SHUT_WR), 0);
+  std::byte byte{};
+  EXPECT_TRUE(run_until([&] { return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0; }));
+}
+
 TEST_P(OfiRdm, nonsense_beside_ends_the_connection) {
   const auto peer = connected();
   say(peer->socket, std::array<std::byte, 8>{std::byte{1}});
