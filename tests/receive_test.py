@@ -285,7 +285,7 @@ def test_the_example_sender_confirms_its_last_number_over_each_connection():
 
 
 class LosesTheEnd:
-    """A connection that is lost when the other side has read everything."""
+    """A connection that is lost when the other side has read the end."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -304,12 +304,14 @@ def test_the_example_sender_that_loses_its_connection_at_the_end_has_delivered_a
         with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=2",
                  "--set", 'process.0.nodes=["ru0"]') as run:
             run.wait_for("waits for fragments")
-            senders = [Sender(f"tcp://127.0.0.1:{port.number}", 0x300 + i) for i in range(2)]  # the second one keeps the run
+            senders = [AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300 + i) for i in range(2)]
             for event in range(200):
                 for sender in senders:
                     sender.send(event, b"data")
-            senders[0].socket = LosesTheEnd(senders[0].socket)
             for sender in senders:
+                sender._deliver()
+            senders[0].socket = LosesTheEnd(senders[0].socket)
+            for sender in senders:  # the second one keeps the run
                 sender.end()
             assert senders[0].reconnects == 0, "it was sent away: its data have ended"
             result = run.finish()

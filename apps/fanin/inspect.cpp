@@ -29,7 +29,7 @@ Result<std::string> text_of(const Options& options) {
   const auto files = storage::find_run_files({options.file}, executive::is_here);
   if (!files) return std::unexpected(files.error());
   std::string text;
-  for (const auto& file : files->files) {
+  for (const auto& file : files->all()) {
     const auto shown = storage::inspect_file(file);
     if (!shown) return shown;
     text += (text.empty() ? "" : "\n") + *shown;

@@ -86,6 +86,7 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
   Terminal terminal(LogLevel::info);
   storage::VerifyOptions options;
   options.manifests = found->manifests;
+  options.unnamed = found->unnamed;
   const auto start = std::chrono::steady_clock::now();
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     const auto elapsed = std::chrono::steady_clock::now() - start;

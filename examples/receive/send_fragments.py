@@ -112,10 +112,7 @@ class Sender:
                     pass
                 return self.socket.close()
             except OSError:
-                try:
-                    self._reconnect()
-                except Ended:  # fanin had read it all
-                    return self.socket.close()
+                self._reconnect()
 
     def _header(self, kind, event=0, flags=0, size=0, crc=0):
         return self._checked(HEADER.pack(MARK, kind, flags, self.source, event, size, crc))
@@ -222,7 +219,10 @@ class AcknowledgedSender(Sender):
 
     def end(self):
         self._deliver()
-        super().end()
+        try:
+            super().end()
+        except Ended:  # fanin had heard it: all else is acknowledged
+            self.socket.close()
 
     def pause(self):
         self._deliver()

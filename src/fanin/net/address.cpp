@@ -47,13 +47,26 @@ bool is_of_this_host_only(const Address& address) {
   return number >> 24U == IN_LOOPBACKNET && number != INADDR_LOOPBACK;
 }
 
+bool is_unspecified(const Address& address) {
+  if (address.storage.ss_family == AF_INET)
+    return as<sockaddr_in>(address.storage).sin_addr.s_addr == htonl(INADDR_ANY);
+  const in6_addr& number = as<sockaddr_in6>(address.storage).sin6_addr;
+  std::uint32_t mapped = 0;
+  std::memcpy(&mapped, &number.s6_addr[12], sizeof mapped);
+  return IN6_IS_ADDR_UNSPECIFIED(&number) ||
+         (IN6_IS_ADDR_V4MAPPED(&number) && mapped == htonl(INADDR_ANY));
+}
+
 } // namespace
 
 bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-bool is_wildcard(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+bool is_wildcard(const std::string& host) {
+  const auto addresses = addresses_of_number(host);
+  return addresses && std::ranges::any_of(*addresses, is_unspecified);
+}
 
 const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
 

@@ -30,7 +30,7 @@ struct FANIN_API Address {
 /// an empty text.
 [[nodiscard]] FANIN_INTERNAL_API bool is_loopback(std::string_view host);
 /// Whether `host` stands for all addresses of a host: one can listen there, and connect to none.
-[[nodiscard]] FANIN_INTERNAL_API bool is_wildcard(std::string_view host);
+[[nodiscard]] FANIN_INTERNAL_API bool is_wildcard(const std::string& host);
 
 /// The addresses of a host. A numeric address needs no name service; an empty host is loopback.
 /// Blocks while the host's name service is asked (net/resolver.hpp does not). Errors: not_found;

@@ -207,8 +207,9 @@ bool is_gap(RunFileReader& file, EventNumber event) {
 Result<std::string> file_with(EventNumber event, const std::string& manifest_path) {
   const auto manifest = read_manifest(manifest_path);
   if (!manifest) return std::unexpected(manifest.error());
-  const auto files = find_run_files({manifest_path}, [](const auto&) { return false; });
-  if (!files) return std::unexpected(files.error());
+  const auto found = find_run_files({manifest_path}, [](const auto&) { return false; });
+  if (!found) return std::unexpected(found.error());
+  const std::vector<std::string> files = found->all();
   const auto last = std::ranges::find_if(
       manifest->winners.rbegin(), manifest->winners.rend(),
       [event](const ManifestWinner& winner) { return winner.events.contains(event); });
@@ -225,7 +226,7 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
     }
   };
   Rank best_rank;
-  for (const auto& path : files->files) {
+  for (const auto& path : files) {
     const auto file = RunFileReader::open(path);
     const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
     if (!row) {
@@ -248,7 +249,7 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
   if (!best.empty()) return best;
   return fail(ErrorKind::not_found,
               fmt::format("{}: none of the run's {} has an event {}{}", manifest_path,
-                          counted(files->files.size(), "file"), event, unreadable));
+                          counted(files.size(), "file"), event, unreadable));
 }
 
 } // namespace

@@ -301,11 +301,11 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
         found.files.push_back(std::move(there));
       }
     }
-    for (auto& other : files_not_named(*manifest, names)) found.files.push_back(std::move(other));
+    for (auto& other : files_not_named(*manifest, names)) found.unnamed.push_back(std::move(other));
     const bool empty_run = manifest->summary && manifest->summary->built == 0;
-    if (manifest->files.empty() && found.files.empty() && !empty_run)
+    if (manifest->files.empty() && found.unnamed.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
-    if (found.files.empty() && !manifest->files.empty()) {
+    if (found.files.empty() && found.unnamed.empty() && !manifest->files.empty()) {
       return fail(ErrorKind::not_found, fmt::format("{}: the files of the run are on {}: run this "
                                                     "there, or give the paths of the files as well",
                                                     path, fmt::join(hosts, ", ")));

@@ -107,13 +107,22 @@ inline constexpr std::uint64_t manifest_version = 1;
 /// The files that `paths` stand for: run files, and those that manifests name.
 struct RunFiles {
   std::vector<std::string> files;
+  std::vector<std::string> unnamed; ///< beside a manifest that does not name them
   std::vector<std::string> manifests;
+
+  /// `files`, then `unnamed`.
+  [[nodiscard]] std::vector<std::string> all() const {
+    std::vector<std::string> both = files;
+    both.insert(both.end(), unnamed.begin(), unnamed.end());
+    return both;
+  }
 };
 /// A file that a manifest names is the file of that name in `paths`; otherwise the one beside the
 /// manifest. A missing file is left out if it is on another host. Run files of that run beside the
 /// manifest belong to it as well: it does not name those that were begun after the event manager
-/// had died. Errors: as of read_manifest(); not_found (a run that built events has no files, or
-/// none of them is on this host).
+/// had died, and those to which nothing is committed, which may go at any time. Errors: as of
+/// read_manifest(); not_found (a run that built events has no files, or none of them is on this
+/// host).
 [[nodiscard]] FANIN_API Result<RunFiles>
 find_run_files(const std::vector<std::string>& paths,
                const std::function<bool(const std::string& host)>& is_this_host);

@@ -154,7 +154,7 @@ TEST_F(ManifestTest, refuses_numbers_where_texts_and_yes_or_no_belong) {
 TEST_F(ManifestTest, leads_to_its_files_where_they_are) {
   const auto found = [&](const std::vector<std::string>& paths, const std::string& here) {
     auto files = find_run_files(paths, [&](const std::string& host) { return host == here; });
-    if (files) return fmt::format("{}", fmt::join(files->files, " "));
+    if (files) return fmt::format("{}", fmt::join(files->all(), " "));
     return files.error().text;
   };
   auto writer = create();

@@ -37,24 +37,29 @@ struct ScannedRun {
   detail::MissingRanges missing;
 };
 
+struct Manifests {
+  std::vector<Manifest> given;
+  std::map<std::string, Result<Manifest>> beside; // files, by path
+};
+
 // All files of one run, against each other.
 class RunCheck {
 public:
   RunCheck(std::vector<ScannedFile> files, VerifyResult& result, Lines& problems, Lines& notes)
       : files_(std::move(files)), result_(result), problems_(problems), notes_(notes) {}
 
-  void run(std::span<const Manifest> manifests) {
+  void run(const Manifests& manifests) {
     find_manifest(manifests);
-    find_other_runs();
+    find_other_runs(manifests.given);
     count_events();
     count_gaps();
     compare_with_manifest();
   }
 
 private:
-  void find_manifest(std::span<const Manifest> given);
-  void read_manifest_beside();
-  void find_other_runs();
+  void find_manifest(const Manifests& manifests);
+  void find_manifest_beside(const Manifests& manifests);
+  void find_other_runs(std::span<const Manifest> given);
   void overlay(const ManifestWinner& winner);
   [[nodiscard]] std::vector<EventSpan> winning_gaps() const;
   void count_events();
@@ -86,13 +91,13 @@ private:
 };
 
 // Given, under any name, or beside the files.
-void RunCheck::find_manifest(std::span<const Manifest> given) {
-  const auto own = std::ranges::find(given, files_.front().info.run,
+void RunCheck::find_manifest(const Manifests& manifests) {
+  const auto own = std::ranges::find(manifests.given, files_.front().info.run,
                                      [](const Manifest& one) { return one.header.run; });
-  if (own != given.end()) {
+  if (own != manifests.given.end()) {
     manifest_ = *own;
   } else {
-    read_manifest_beside();
+    find_manifest_beside(manifests);
   }
   if (!manifest_) return;
   for (const auto& note : manifest_->notes) notes_.add(note);
@@ -109,13 +114,14 @@ void RunCheck::find_manifest(std::span<const Manifest> given) {
   }
 }
 
-void RunCheck::read_manifest_beside() {
+void RunCheck::find_manifest_beside(const Manifests& manifests) {
   const auto run = files_.front().info.run;
   for (const auto& file : files_) {
     const auto path = std::filesystem::path(file.info.path).parent_path() / manifest_name(run);
+    const auto known = manifests.beside.find(path.string());
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    auto manifest = read_manifest(path.string());
+    if (known == manifests.beside.end() && !std::filesystem::exists(path, ignored)) continue;
+    auto manifest = known != manifests.beside.end() ? known->second : read_manifest(path.string());
     if (!manifest) return problems_.add(manifest.error().text);
     if (manifest->header.run != run) {
       return problems_.add(fmt::format("{}: it is the manifest of run {}, beside files of run {}",
@@ -127,20 +133,25 @@ void RunCheck::read_manifest_beside() {
 }
 
 // Another run may have had the same number.
-void RunCheck::find_other_runs() {
-  std::string first = manifest_ ? manifest_->path : "";
-  std::uint64_t id = manifest_ ? manifest_->header.run_id : 0;
-  for (const auto& file : files_) {
-    const auto& info = file.info;
-    if (id == 0) {
-      first = info.path;
-      id = info.run_id;
-    } else if (info.run_id != 0 && info.run_id != id) {
-      problems_.add(fmt::format("{}: it is of another run with the number {} than {}: their run_id "
-                                "differs. Check each run by itself, in a folder of its own",
-                                info.path, info.run, first));
+void RunCheck::find_other_runs(std::span<const Manifest> given) {
+  const auto run = files_.front().info.run;
+  std::string first;
+  std::uint64_t first_id = 0;
+  const auto compare = [&](const std::string& path, std::uint64_t id) {
+    if (first_id == 0) {
+      first = path;
+      first_id = id;
+    } else if (id != 0 && id != first_id) {
+      problems_.add(fmt::format("{}: it is of another run with the number {} than {}, or of "
+                                "another slice: their run_id differs. Check each by itself",
+                                path, run, first));
     }
+  };
+  if (manifest_) compare(manifest_->path, manifest_->header.run_id);
+  for (const auto& manifest : given) {
+    if (manifest.header.run == run) compare(manifest.path, manifest.header.run_id);
   }
+  for (const auto& file : files_) compare(file.info.path, file.info.run_id);
 }
 
 // A later line overrules what it covers. Lines name whole batches, so a cut is the exception.
@@ -375,11 +386,17 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
 
 // A file has the name that a manifest knows, and was put there from another run.
 void find_files_of_other_runs(std::span<const Manifest> manifests,
+                              std::span<const std::string> unnamed,
                               const std::map<RunNumber, ScannedRun>& runs, Lines& problems) {
   std::map<std::string, const RunFileInfo*> scanned; // by name
   for (const auto& [number, run] : runs) {
     for (const auto& file : run.files) {
-      scanned[std::filesystem::path(file.info.path).filename().string()] = &file.info;
+      const auto name = std::filesystem::path(file.info.path).filename().string();
+      scanned[name] = &file.info;
+      const bool is_unnamed = std::ranges::find(unnamed, file.info.path) != unnamed.end();
+      if (!is_unnamed || run_of(name) == number) continue;
+      problems.add(
+          fmt::format("{}: it is a file of run {}, under another name", file.info.path, number));
     }
   }
   for (const auto& manifest : manifests) {
@@ -393,15 +410,42 @@ void find_files_of_other_runs(std::span<const Manifest> manifests,
   }
 }
 
+// Call it before the files are read: a run may go on, or end, meanwhile. A file whose name does not
+// say its run has to be read first.
+Manifests read_manifests(const VerifyOptions& options, const std::map<std::string, bool>& paths,
+                         Lines& problems) {
+  Manifests manifests;
+  for (const auto& path : options.manifests) {
+    auto manifest = read_manifest(path);
+    if (manifest) {
+      manifests.given.push_back(std::move(*manifest));
+    } else {
+      problems.add(manifest.error().text);
+    }
+  }
+  for (const auto& [path, may_be_gone] : paths) {
+    const std::filesystem::path file(path);
+    const auto run = run_of(file.filename().string());
+    if (!run) continue;
+    const auto beside = (file.parent_path() / manifest_name(*run)).string();
+    std::error_code ignored;
+    if (manifests.beside.contains(beside) || !std::filesystem::exists(beside, ignored)) continue;
+    manifests.beside.emplace(beside, read_manifest(beside));
+  }
+  return manifests;
+}
+
 std::uint64_t file_size(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   return error ? 0 : size;
 }
 
-void scan_file(const std::string& path, std::map<RunNumber, ScannedRun>& runs, VerifyResult& result,
-               Lines& problems, Lines& notes, const std::function<void(std::uint64_t)>& progress) {
+void scan_file(const std::string& path, bool may_be_gone, std::map<RunNumber, ScannedRun>& runs,
+               VerifyResult& result, Lines& problems, Lines& notes,
+               const std::function<void(std::uint64_t)>& progress) {
   const auto reader = RunFileReader::open(path);
+  if (!reader && may_be_gone && reader.error().kind == ErrorKind::not_found) return;
   if (!reader) return problems.add(reader.error().text);
   const auto& info = (*reader)->info();
   if (!info.damage.empty()) {
@@ -428,36 +472,31 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
   Lines notes(result.notes, result.notes_left_out, options.lines_max);
   Lines missing(result.missing, result.missing_left_out, options.lines_max);
 
-  std::set<std::string> paths; // a file with two names is one
+  std::map<std::string, bool> paths; // whether it may be gone. A file with two names is one
   std::set<std::pair<dev_t, ino_t>> seen;
-  for (const auto& path : files) {
+  const auto add = [&](const std::string& path, bool may_be_gone) {
     struct stat status{};
     const bool exists = ::stat(path.c_str(), &status) == 0;
-    if (!exists || seen.emplace(status.st_dev, status.st_ino).second) paths.insert(path);
-  }
+    if (!exists || seen.emplace(status.st_dev, status.st_ino).second)
+      paths.emplace(path, may_be_gone);
+  };
+  for (const auto& path : files) add(path, false);
+  for (const auto& path : options.unnamed) add(path, true);
   std::uint64_t total = 0;
-  for (const auto& path : paths) total += file_size(path);
+  for (const auto& [path, may_be_gone] : paths) total += file_size(path);
+  const Manifests manifests = read_manifests(options, paths, problems);
   std::map<RunNumber, ScannedRun> runs;
   std::uint64_t before = 0;
-  for (const auto& path : paths) {
+  for (const auto& [path, may_be_gone] : paths) {
     std::uint64_t done = before;
     const auto progress = [&](std::uint64_t checked) {
       done += checked;
       if (options.progress) options.progress(std::min(done, total), total);
     };
-    scan_file(path, runs, result, problems, notes, progress);
+    scan_file(path, may_be_gone, runs, result, problems, notes, progress);
     before += file_size(path);
   }
-  std::vector<Manifest> manifests;
-  for (const auto& path : options.manifests) {
-    auto manifest = read_manifest(path);
-    if (manifest) {
-      manifests.push_back(std::move(*manifest));
-    } else {
-      problems.add(manifest.error().text);
-    }
-  }
-  find_files_of_other_runs(manifests, runs, problems);
+  find_files_of_other_runs(manifests.given, options.unnamed, runs, problems);
   for (auto& [number, run] : runs) {
     for (std::string& line : run.missing.lines(number)) missing.add(std::move(line));
     result.missing_left_out += run.missing.left_out();

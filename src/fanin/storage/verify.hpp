@@ -19,6 +19,7 @@ struct VerifyOptions {
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   std::size_t lines_max = 100; ///< most lines in each of `problems`, `notes` and `missing`
   std::vector<std::string> manifests{}; ///< manifests of runs that are not beside their files
+  std::vector<std::string> unnamed{}; ///< more files, which may be gone: RunFiles::unnamed
 };
 
 struct VerifyResult {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
@@ -651,6 +652,12 @@ TEST_F(Verify, tells_a_run_from_another_one_with_its_number) {
   write_manifest({}, {.built = 200, .balanced = true});
   const auto manifest = directory.path() + "/" + manifest_name(7);
   EXPECT_THAT(check({a, b}).problems, is_of_another(manifest));
+  const TemporaryDirectory elsewhere;
+  auto other =
+      ManifestWriter::create(elsewhere.path(), {.run = 7, .run_id = 72, .protocol = "pull"});
+  ASSERT_TRUE(other);
+  EXPECT_THAT(check({a}, {.manifests = {manifest, other->path()}}).problems,
+              ::testing::Contains(HasSubstr(other->path() + ": it is of another run")));
   run_id = 0; // written by an earlier fanin
   std::filesystem::remove(b);
   write("bu1", {{{100, 200}}});
@@ -662,6 +669,36 @@ TEST_F(Verify, says_which_file_the_manifest_does_not_name) {
   write_manifest({}, {.built = 200, .balanced = true});
   const auto b = write("bu1", {{{100, 200}}});
   EXPECT_THAT(check({a, b}).notes, ElementsAre(HasSubstr(b + ": ")));
+  EXPECT_EQ(check({a}, {.unnamed = {b}}).events, 200U);
+  const auto of_another = directory.path() + "/" + run_file_name(8, "bu1", 1, 1);
+  std::filesystem::rename(b, of_another);
+  EXPECT_THAT(check({a}, {.unnamed = {of_another}}).problems,
+              ::testing::Contains(HasSubstr("it is a file of run 7, under another name")));
+}
+
+// As one to which nothing was committed when its run ended.
+TEST_F(Verify, a_file_that_no_manifest_names_may_be_gone) {
+  const auto a = write("bu0", {{{0, 100}}});
+  const auto gone = directory.path() + "/" + run_file_name(7, "bu1", 1, 1);
+  EXPECT_THAT(check({a}, {.unnamed = {gone}}).problems, IsEmpty());
+  EXPECT_THAT(check({a, gone}).problems, ElementsAre(HasSubstr(gone)));
+}
+
+TEST_F(Verify, a_run_may_end_while_its_files_are_read) {
+  const auto a = write("bu0", {{{0, 100}}});
+  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  ASSERT_TRUE(manifest && manifest->add(ManifestFile{"bu0", 1, run_file_name(7, "bu0", 1, 1)}));
+  bool ended = false;
+  const auto end_run = [&](std::uint64_t, std::uint64_t) {
+    if (!std::exchange(ended, true)) {
+      ASSERT_TRUE(manifest->finish({.built = 200, .balanced = true}));
+    }
+  };
+  const auto result = check({a}, {.progress = end_run});
+  ASSERT_TRUE(ended);
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("the run did not end in good order")));
+  EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 200 events built")));
 }
 
 TEST_F(Verify, a_damaged_line_of_the_manifest_is_a_problem) {
