@@ -29,11 +29,19 @@ Result<std::string> text_of(const Options& options) {
   const auto files = storage::find_run_files({options.file}, executive::is_here);
   if (!files) return std::unexpected(files.error());
   std::string text;
-  for (const auto& file : files->all()) {
+  const auto add = [&](const std::string& file, bool may_be_gone) -> Result<> {
     const auto shown = storage::inspect_file(file);
-    if (!shown) return shown;
+    if (!shown && may_be_gone && shown.error().kind == ErrorKind::not_found) return {};
+    if (!shown) return std::unexpected(shown.error());
     text += (text.empty() ? "" : "\n") + *shown;
-  }
+    return {};
+  };
+  Result<> done;
+  for (const auto& file : files->files)
+    if (done) done = add(file, false);
+  for (const auto& file : files->unnamed)
+    if (done) done = add(file, true);
+  if (!done) return std::unexpected(done.error());
   return text;
 }
 

@@ -275,6 +275,7 @@ executive::NodeContext VirtualSystem::context(Place& place, std::size_t index) {
   context.event_manager = configuration_.event_manager().urls;
   context.loop = &place.host->loop();
   context.session = place.session;
+  context.run_id = 1;
   context.transports = &place.transports;
   context.report = [](const json::Value&) {};
   context.log = [this, &place](LogLevel, std::string_view text) {

@@ -30,7 +30,7 @@ struct SourceResult {
   SourceLedger ledger;
   std::vector<std::uint64_t> dropped; // by wire::DropReason
   wire::MissingCounts missing{}; // built events without a fragment of it
-  // Dropped by builder units: no super-fragments of their events and what the source merges.
+  // Super-fragments that builder units dropped: of another event, of other sources, or damaged.
   std::uint64_t not_fitting = 0;
 
   // What the ledger counts as dropped, by the name of the reason.

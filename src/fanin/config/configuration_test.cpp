@@ -240,13 +240,11 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:8: slice.urls: tcp://0.0.0.0:1 names no host: write the one where the slice "
        "listens"},
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = [\"tcp://0:1\"]\n",
-       "run.toml:8: slice.urls: tcp://0:1 names no host: write the one where the slice "
-       "listens"},
+       "run.toml:8: slice.urls: tcp://0:1 names no host: write the one where the slice listens"},
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = "
            "[\"tcp://[::ffff:0.0.0.0]:1\"]\n",
        "run.toml:8: slice.urls: tcp://[::ffff:0.0.0.0]:1 names no host: write the one where the "
-       "slice "
-       "listens"},
+       "slice listens"},
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "

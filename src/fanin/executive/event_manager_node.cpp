@@ -8,7 +8,6 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/builder/rails.hpp"
-#include "fanin/executive/process.hpp"
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive {
@@ -39,10 +38,8 @@ void EventManagerNode::Recorder::summary(const builder::RunSummary& summary) {
   if (record) record->summary(summary);
 }
 
-// 53 bits: any reader of JSON keeps them.
 EventManagerNode::EventManagerNode(NodeContext context)
     : Node(std::move(context)),
-      run_id_(new_session() >> 11),
       progress_tick_([this] { on_progress_tick(); }),
       duration_tick_([this] { manager_->stop(); }),
       record_tick_([this] { finish_record(); }) {}
@@ -50,13 +47,13 @@ EventManagerNode::EventManagerNode(NodeContext context)
 Result<> EventManagerNode::start() {
   builder::EventManagerOptions options;
   options.urls = configured().urls;
-  options.run_id = run_id_;
+  options.run_id = context_.run_id;
   options.recorder = &recorder_;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
   if (auto started = manager_->start(); !started) return started;
-  auto record = context_.output->make_record(run_id_, context_.loop->clock(), context_.log);
+  auto record = context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log);
   if (!record) return std::unexpected(record.error());
   recorder_.record = std::move(*record);
   json::Value report;

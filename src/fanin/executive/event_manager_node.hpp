@@ -45,7 +45,6 @@ private:
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
 
-  const std::uint64_t run_id_; // drawn at random
   Recorder recorder_;
   std::optional<builder::EventManager> manager_;
   net::Timer progress_tick_;

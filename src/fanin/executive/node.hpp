@@ -36,6 +36,7 @@ struct NodeContext {
   bool by_hand = false; // a user has started its process, which is without an event manager
   net::Loop* loop = nullptr;
   std::uint64_t session = 0; // of the process
+  std::uint64_t run_id = 0; // random, of the run that an event manager here begins
   net::TransportSet* transports = nullptr;
   LogFunction log;
   // Takes reports for others: objects with a member "report" (report.hpp).

@@ -144,6 +144,7 @@ Result<> Process::make_nodes() {
     context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
     context.session = options_.session;
+    context.run_id = new_session() >> 11; // 53 bits: any reader of JSON keeps them
     context.transports = &transport_set_;
     context.observer = options_.observer;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };

@@ -146,11 +146,16 @@ const char* state_of(const RunFileInfo& info) {
   return info.finished ? "closed" : "not closed: being written, or its writer was killed";
 }
 
+// Another run may have had the same number. Earlier versions wrote no run_id.
+bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
+  return file.run == run.run && (file.run_id == run.run_id || file.run_id == 0 || run.run_id == 0);
+}
+
 // From the start of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
   const auto manifest = read_manifest(path.string());
-  if (!manifest || !manifest->summary) return 0;
+  if (!manifest || !manifest->summary || !is_of(info, manifest->header)) return 0;
   const auto begin = static_cast<double>(manifest->header.started_unix_ns);
   const auto end = static_cast<double>(manifest->summary->ended_unix_ns);
   return std::max(0.0, 1e-9 * (end - begin));
@@ -228,6 +233,7 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
   Rank best_rank;
   for (const auto& path : files) {
     const auto file = RunFileReader::open(path);
+    if (file && !is_of((*file)->info(), manifest->header)) continue;
     const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
     if (!row) {
       unreadable += fmt::format("; {}", row.error().text);

@@ -21,8 +21,8 @@ namespace fanin::storage {
 struct RunFileInfo {
   std::string path;
   RunNumber run = 0;
-  std::uint64_t run_id = 0; ///< another one: another run with the same number. 0: of an earlier
-                            ///< fanin, which wrote none
+  std::uint64_t run_id = 0; ///< random, equal in all files of a run: it tells apart runs with the
+                            ///< same number. 0: an earlier version of fanin wrote none
   std::string node;
   NodeId node_index = 0;
   Incarnation incarnation = 0;

@@ -306,8 +306,8 @@ bool SliceLink::on_answer(Time now) {
   found_.reset(); // of before: this address is right
   question_.withdraw();
   last_answer_at_ = opened_at_ = now;
-  if (loss_logged_ || silence_logged_) {
-    (void)lines_.write(options_.log, now, LogLevel::info, fmt::format("{} is here", options_.name));
+  if (loss_logged_ || silence_logged_) { // no more often than what it ends
+    options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
@@ -425,9 +425,10 @@ void SliceLink::log_given_up() {
 void SliceLink::log_not_sent() {
   if (std::exchange(not_sent_logged_, true)) return;
   options_.log(LogLevel::error,
-               fmt::format("{} has announced events before it got them from here: they are lost. "
-                           "It did not wait for them any longer (event.deadline), or an earlier "
-                           "run has sent the same numbers",
+               fmt::format("{} has announced events before it got them from here: they count as "
+                           "undelivered. It did not wait for them any longer (event.deadline), or "
+                           "its readout unit was started again, or an earlier run has sent the "
+                           "same numbers",
                            options_.name));
 }
 

@@ -144,7 +144,7 @@ private:
   bool in_vain_ = false; // the last connection ended soon, and known_end() had not risen
   Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
   Time due_{};
-  LogLimiter lines_; // of losses and of what follows
+  LogLimiter lines_; // of losses
   bool loss_logged_ = false;
   bool silence_logged_ = false;
   bool give_up_logged_ = false;

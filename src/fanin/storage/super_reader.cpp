@@ -36,7 +36,7 @@ std::string text_of(const SuperFault& fault, const wire::Slice& slice) {
                        "slice.urls of its group",
                        fault.came, fault.expected, slice.number, slice.of, slice.block);
   }
-  return "is none: see what its sender sends";
+  return "is not a super-fragment: see what its sender sends";
 }
 
 std::span<const std::byte> SuperReader::gather(std::span<const SourcePiece* const> pieces,

@@ -68,7 +68,7 @@ TEST_F(SuperReaders, tell_bytes_of_something_else) {
   EXPECT_EQ(fault({}, 0), SuperFault{});
   EXPECT_EQ(fault({}, 23), SuperFault{});
   EXPECT_EQ(fault({}, 50), SuperFault{}); // its table is cut short
-  EXPECT_EQ(text_of({}, slice_), "is none: see what its sender sends");
+  EXPECT_EQ(text_of({}, slice_), "is not a super-fragment: see what its sender sends");
 }
 
 TEST_F(SuperReaders, tell_that_it_merges_more_or_fewer_sources) {

@@ -142,9 +142,10 @@ void RunCheck::find_other_runs(std::span<const Manifest> given) {
       first = path;
       first_id = id;
     } else if (id != 0 && id != first_id) {
-      problems_.add(fmt::format("{}: it is of another run with the number {} than {}, or of "
-                                "another slice: their run_id differs. Check each by itself",
-                                path, run, first));
+      problems_.add(fmt::format("{}: it belongs to another run, or slice, than {}: both have the "
+                                "run number {}, but another run_id. Check each run and each slice "
+                                "by itself",
+                                path, first, run));
     }
   };
   if (manifest_) compare(manifest_->path, manifest_->header.run_id);
@@ -395,8 +396,8 @@ void find_files_of_other_runs(std::span<const Manifest> manifests,
       scanned[name] = &file.info;
       const bool is_unnamed = std::ranges::find(unnamed, file.info.path) != unnamed.end();
       if (!is_unnamed || run_of(name) == number) continue;
-      problems.add(
-          fmt::format("{}: it is a file of run {}, under another name", file.info.path, number));
+      problems.add(fmt::format("{}: it is a file of run {}, but its name is that of another run",
+                               file.info.path, number));
     }
   }
   for (const auto& manifest : manifests) {

@@ -646,7 +646,7 @@ TEST_F(Verify, tells_a_run_from_another_one_with_its_number) {
   const auto b = write("bu1", {{{100, 200}}});
   const auto is_of_another = [](const std::string& than) {
     return ElementsAre(
-        HasSubstr("bu1_i1_0001.h5: it is of another run with the number 7 than " + than));
+        HasSubstr("bu1_i1_0001.h5: it belongs to another run, or slice, than " + than));
   };
   EXPECT_THAT(check({a, b}).problems, is_of_another(a));
   write_manifest({}, {.built = 200, .balanced = true});
@@ -657,7 +657,7 @@ TEST_F(Verify, tells_a_run_from_another_one_with_its_number) {
       ManifestWriter::create(elsewhere.path(), {.run = 7, .run_id = 72, .protocol = "pull"});
   ASSERT_TRUE(other);
   EXPECT_THAT(check({a}, {.manifests = {manifest, other->path()}}).problems,
-              ::testing::Contains(HasSubstr(other->path() + ": it is of another run")));
+              ::testing::Contains(HasSubstr(other->path() + ": it belongs to another run")));
   run_id = 0; // written by an earlier fanin
   std::filesystem::remove(b);
   write("bu1", {{{100, 200}}});
@@ -668,12 +668,26 @@ TEST_F(Verify, says_which_file_the_manifest_does_not_name) {
   const auto a = write("bu0", {{{0, 100}}});
   write_manifest({}, {.built = 200, .balanced = true});
   const auto b = write("bu1", {{{100, 200}}});
-  EXPECT_THAT(check({a, b}).notes, ElementsAre(HasSubstr(b + ": ")));
+  EXPECT_THAT(check({a, b}).notes,
+              ElementsAre(::testing::AllOf(HasSubstr(b + ": "), HasSubstr("does not name it"))));
   EXPECT_EQ(check({a}, {.unnamed = {b}}).events, 200U);
   const auto of_another = directory.path() + "/" + run_file_name(8, "bu1", 1, 1);
   std::filesystem::rename(b, of_another);
-  EXPECT_THAT(check({a}, {.unnamed = {of_another}}).problems,
-              ::testing::Contains(HasSubstr("it is a file of run 7, under another name")));
+  EXPECT_THAT(
+      check({a}, {.unnamed = {of_another}}).problems,
+      ::testing::Contains(HasSubstr("it is a file of run 7, but its name is that of another run")));
+}
+
+TEST_F(Verify, inspect_takes_no_event_from_another_run_with_the_same_number) {
+  const auto a = write("bu0", {{{0, 100}}});
+  write_manifest({}, {.built = 100, .balanced = true});
+  run_id = 71;
+  write("bu1", {{{0, 200}, 5}}); // a later attempt
+  const auto manifest = directory.path() + "/" + manifest_name(7);
+  const auto own = inspect_event(manifest, 50, {});
+  ASSERT_TRUE(own) << own.error().text;
+  EXPECT_THAT(*own, Not(HasSubstr("bu1")));
+  EXPECT_FALSE(inspect_event(manifest, 150, {}));
 }
 
 // As one to which nothing was committed when its run ended.

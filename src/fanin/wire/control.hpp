@@ -282,8 +282,12 @@ struct MissingRange { // why: MissingReason
   std::uint32_t count = 0;
   EventNumber first = 0;
   std::uint16_t reason = 0;
-  std::uint16_t within = 0; ///< 1: it is there, a super-fragment that lacks `member`
-  SourceId member = 0; ///< one that `source` merges, or `source`: it lacks all of them
+  std::uint16_t within = 0; ///< 1: of a super-fragment that came
+  SourceId member = 0; ///< with `within`: one that `source` merges, and that the super-fragment
+                       ///< lacks; or `source` itself: the super-fragment does not fit
+
+  [[nodiscard]] bool does_not_fit() const { return within != 0 && member == source; }
+  [[nodiscard]] bool lacks_member() const { return within != 0 && member != source; }
 };
 static_assert(sizeof(MissingRange) == 24);
 

@@ -237,9 +237,10 @@ TEST_F(MergedBlocks, bytes_that_are_no_super_fragment_of_the_event_lack_everythi
   ASSERT_EQ(batch->missing.size(), 2U);
   expect_lacks(batch->missing[1], 2, {1, 3}, Missing::dropped); // all of it
   ASSERT_EQ(assembler_.merged().useless().size(), 1U);
-  EXPECT_EQ(text_of(assembler_.merged().useless()[0], system_),
-            "2 super-fragments of source s2 dropped: that of event 1 is none: see what its sender "
-            "sends");
+  EXPECT_EQ(
+      text_of(assembler_.merged().useless()[0], system_),
+      "2 super-fragments of source s2 dropped: that of event 1 is not a super-fragment: see what "
+      "its sender sends");
 }
 
 TEST_F(MergedBlocks, of_a_slice_with_other_numbers_it_is_said_which_and_where_to_look) {

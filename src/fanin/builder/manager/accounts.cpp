@@ -153,7 +153,7 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
 
 void Accounts::list_incomplete(const Batch& batch) {
   for (const auto& run : batch.missing) {
-    const bool within = run.within != 0 && run.member != run.source; // of a required member
+    const bool within = run.lacks_member(); // a required one
     if (!within && !system_.sources[sources_.find(run.source)].required) continue;
     const storage::MissingFragment missing{{run.first, run.first + run.count},
                                            within ? run.member : run.source,
@@ -171,10 +171,10 @@ void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
   missing_of_.assign(system_.sources.size(), 0);
   not_fitting_of_.assign(system_.sources.size(), 0);
   for (const auto& run : batch.missing) {
-    if (run.within != 0 && run.member != run.source) continue;
+    if (run.lacks_member()) continue;
     const std::size_t source = sources_.find(run.source);
     missing_of_[source] += run.count;
-    if (run.within != 0) not_fitting_of_[source] += run.count;
+    if (run.does_not_fit()) not_fitting_of_[source] += run.count;
     if (run.reason < wire::missing_reasons) missing_[source][run.reason] += run.count;
   }
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -182,7 +182,8 @@ void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
     std::size_t source = system_.sources_of(static_cast<NodeId>(node)).first;
     for (SourceLedger& ledger : readouts_[node].ledgers[members[node] - 1]) {
       ledger.built += events - std::min(events, missing_of_[source]); // a builder unit may lie
-      ledger.dropped += std::min(events, not_fitting_of_[source++]);
+      ledger.dropped += std::min(events, not_fitting_of_[source]);
+      ++source;
     }
   }
 }

@@ -207,7 +207,7 @@ bool Dispatcher::has(const wire::MissingRange& run) const {
   if (source == System::npos) return false;
   if (run.within == 0) return true;
   const auto& merged = parts_.system.sources[source].merged;
-  const bool all = run.member == run.source && !merged.empty();
+  const bool all = run.does_not_fit() && !merged.empty();
   return all || std::ranges::binary_search(merged, run.member, {}, &storage::SourceInfo::id);
 }
 

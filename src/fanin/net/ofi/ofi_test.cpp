@@ -168,7 +168,7 @@ protected:
     there.port = ntohs(address.sin_port);
     return {std::move(socket), there};
   }
-  // False leaves EAGAIN in errno, as what a loop calls does.
+  // If it returns false, errno is EAGAIN, as other calls in a loop leave it.
   static bool is_closed_by_peer(const Descriptor& socket) {
     std::byte byte{};
     const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
@@ -392,7 +392,7 @@ TEST_F(Ofi, a_listener_that_hangs_up_without_an_answer_is_given_up_at_once) {
   }));
   ASSERT_EQ(::shutdown(accepted.get(), SHUT_WR), 0);
   while (client.closed.empty()) {
-    errno = EAGAIN; // as what a loop calls leaves it
+    errno = EAGAIN; // as other calls in a loop leave it
     (void)loop.turn();
   }
   EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
