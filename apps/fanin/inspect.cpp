@@ -1,4 +1,5 @@
 // fanin inspect FILE [--event N]: shows a run file, or one event of it or of a whole run.
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,19 +30,14 @@ Result<std::string> text_of(const Options& options) {
   const auto files = storage::find_run_files({options.file}, executive::is_here);
   if (!files) return std::unexpected(files.error());
   std::string text;
-  const auto add = [&](const std::string& file, bool may_be_gone) -> Result<> {
-    const auto shown = storage::inspect_file(file);
-    if (!shown && may_be_gone && shown.error().kind == ErrorKind::not_found) return {};
-    if (!shown) return std::unexpected(shown.error());
+  const auto all = files->all();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto shown = storage::inspect_file(all[i]);
+    const bool may_be_gone = i >= files->files.size();
+    if (!shown && may_be_gone && shown.error().kind == ErrorKind::not_found) continue;
+    if (!shown) return shown;
     text += (text.empty() ? "" : "\n") + *shown;
-    return {};
-  };
-  Result<> done;
-  for (const auto& file : files->files)
-    if (done) done = add(file, false);
-  for (const auto& file : files->unnamed)
-    if (done) done = add(file, true);
-  if (!done) return std::unexpected(done.error());
+  }
   return text;
 }
 

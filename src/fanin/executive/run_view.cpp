@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -338,14 +337,8 @@ void RunView::add_manifest(json::Value& result) const {
   result["manifest"] = manifest;
   std::set<std::string> files;
   for (const auto& file : result.at("files").list()) files.insert(file.text());
-  const std::string folder = manifest.substr(0, manifest.rfind('/') + 1);
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const auto run = storage::run_of(name);
-    if (run == progress_.at("run").natural() && !storage::is_manifest(name))
-      files.insert(folder + name);
-  }
+  const auto run = static_cast<RunNumber>(progress_.at("run").natural());
+  for (auto& file : storage::run_files_beside(manifest, run)) files.insert(std::move(file));
   result["files"] = json::List(files.begin(), files.end());
 }
 

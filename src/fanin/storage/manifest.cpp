@@ -255,25 +255,18 @@ std::optional<RunNumber> run_of(std::string_view name) {
 
 bool is_manifest(const std::string& path) { return path.ends_with(".manifest.json"); }
 
-namespace {
-
-// Paths of run files beside the manifest, ascending, without those in `given`.
-std::vector<std::string> files_not_named(const Manifest& manifest, std::set<std::string> given) {
-  for (const auto& file : manifest.files) given.insert(file.file);
-  const auto folder = std::filesystem::path(manifest.path).parent_path();
+std::vector<std::string> run_files_beside(const std::string& manifest, RunNumber run) {
+  const std::string folder = manifest.substr(0, manifest.rfind('/') + 1);
   std::vector<std::string> found;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder.empty() ? "." : folder, error), end;
        !error && at != end; at.increment(error)) {
-    const auto name = at->path().filename();
-    if (run_of(name.string()) != manifest.header.run || name.extension() != ".h5") continue;
-    if (!given.contains(name.string())) found.push_back((folder / name).string());
+    const std::string name = at->path().filename().string();
+    if (run_of(name) == run && !is_manifest(name)) found.push_back(folder + name);
   }
   std::ranges::sort(found);
   return found;
 }
-
-} // namespace
 
 Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
                                 const std::function<bool(const std::string& host)>& is_this_host) {
@@ -290,7 +283,9 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
     if (!manifest) return std::unexpected(manifest.error());
     found.manifests.push_back(path);
     std::set<std::string> hosts;
+    std::set<std::string> known = names;
     for (const auto& file : manifest->files) {
+      known.insert(file.file);
       if (names.contains(file.file)) continue;
       auto there = (std::filesystem::path(path).parent_path() / file.file).string();
       std::error_code ignored;
@@ -301,7 +296,10 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
         found.files.push_back(std::move(there));
       }
     }
-    for (auto& other : files_not_named(*manifest, names)) found.unnamed.push_back(std::move(other));
+    for (auto& file : run_files_beside(path, manifest->header.run)) {
+      if (!known.contains(std::filesystem::path(file).filename().string()))
+        found.unnamed.push_back(std::move(file));
+    }
     const bool empty_run = manifest->summary && manifest->summary->built == 0;
     if (manifest->files.empty() && found.unnamed.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));

@@ -104,6 +104,11 @@ inline constexpr std::uint64_t manifest_version = 1;
 
 [[nodiscard]] FANIN_API bool is_manifest(const std::string& path); ///< by its name
 
+/// Paths of the run files with that number in the folder of a manifest, spelled as it is there,
+/// ascending, whether it names them or not.
+[[nodiscard]] FANIN_API std::vector<std::string> run_files_beside(const std::string& manifest,
+                                                                  RunNumber run);
+
 /// The files that `paths` stand for: run files, and those that manifests name.
 struct RunFiles {
   std::vector<std::string> files;

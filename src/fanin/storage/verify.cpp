@@ -430,7 +430,9 @@ Manifests read_manifests(const VerifyOptions& options, const std::map<std::strin
     if (!run) continue;
     const auto beside = (file.parent_path() / manifest_name(*run)).string();
     std::error_code ignored;
-    if (manifests.beside.contains(beside) || !std::filesystem::exists(beside, ignored)) continue;
+    const bool known = manifests.beside.contains(beside) ||
+                       std::ranges::find(options.manifests, beside) != options.manifests.end();
+    if (known || !std::filesystem::exists(beside, ignored)) continue;
     manifests.beside.emplace(beside, read_manifest(beside));
   }
   return manifests;

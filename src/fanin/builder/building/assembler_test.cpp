@@ -236,9 +236,9 @@ TEST_F(MergedBlocks, bytes_that_are_no_super_fragment_of_the_event_lack_everythi
   EXPECT_EQ(batch->batch.missing.size(), 1U);
   ASSERT_EQ(batch->missing.size(), 2U);
   expect_lacks(batch->missing[1], 2, {1, 3}, Missing::dropped); // all of it
-  ASSERT_EQ(assembler_.merged().useless().size(), 1U);
+  ASSERT_EQ(assembler_.merged().not_fitting().size(), 1U);
   EXPECT_EQ(
-      text_of(assembler_.merged().useless()[0], system_),
+      text_of(assembler_.merged().not_fitting()[0], system_),
       "2 super-fragments of source s2 dropped: that of event 1 is not a super-fragment: see what "
       "its sender sends");
 }
@@ -247,15 +247,15 @@ TEST_F(MergedBlocks, of_a_slice_with_other_numbers_it_is_said_which_and_where_to
   for (const bool again : {false, true}) { // it forgets what the batch before had
     const Assembly* const batch = decide({put({4}), put({5}), put({2}), put({3})});
     EXPECT_EQ(batch->incomplete, 2U) << again;
-    ASSERT_EQ(assembler_.merged().useless().size(), 1U);
-    EXPECT_EQ(text_of(assembler_.merged().useless()[0], system_),
+    ASSERT_EQ(assembler_.merged().not_fitting().size(), 1U);
+    EXPECT_EQ(text_of(assembler_.merged().not_fitting()[0], system_),
               "2 super-fragments of source s2 dropped: that of event 2 is of the detector's event "
               "2, not 6: see slice.number = 1, slice.of = 2 and slice.block = 4 here, and "
               "event.batch_events and the order of slice.urls of its group");
     assembler_.clear();
   }
   (void)decide({put({4}), put({5}), put({6}), put({7})});
-  EXPECT_TRUE(assembler_.merged().useless().empty());
+  EXPECT_TRUE(assembler_.merged().not_fitting().empty());
 }
 
 // The ledger counts them.
@@ -280,8 +280,8 @@ TEST_F(MergedBlocks, of_a_batch_with_many_gaps_all_that_is_of_no_use_is_listed) 
   contents.read(pieces);
   EXPECT_EQ(contents.lacking().size(), count);
   EXPECT_EQ(contents.incomplete().size(), count);
-  ASSERT_EQ(contents.useless().size(), 1U);
-  EXPECT_EQ(contents.useless()[0].count, count);
+  ASSERT_EQ(contents.not_fitting().size(), 1U);
+  EXPECT_EQ(contents.not_fitting()[0].count, count);
 }
 
 class NoneRequired : public Blocks {
@@ -305,8 +305,8 @@ TEST_F(NoneRequired, what_is_no_super_fragment_is_reported_and_its_event_is_comp
   ASSERT_EQ(batch->missing.size(), 1U);
   EXPECT_EQ(batch->missing[0].member, 3U);
   EXPECT_EQ(batch->missing[0].count, 4U);
-  ASSERT_EQ(assembler_.merged().useless().size(), 1U);
-  EXPECT_EQ(assembler_.merged().useless()[0].count, 4U);
+  ASSERT_EQ(assembler_.merged().not_fitting().size(), 1U);
+  EXPECT_EQ(assembler_.merged().not_fitting()[0].count, 4U);
 }
 
 // Its head may come in several blocks, too.

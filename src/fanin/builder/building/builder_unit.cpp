@@ -271,9 +271,9 @@ void BuilderUnit::decide(Assembly& assembly) {
                                     assembly.range.first, assembly.range.end - 1,
                                     assembly.bad.front().source));
   }
-  for (const MergedContents::Useless& useless : assembler_.merged().useless()) {
-    useless_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
-                         text_of(useless, system_));
+  for (const MergedContents::NotFitting& not_fitting : assembler_.merged().not_fitting()) {
+    not_fitting_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
+                             text_of(not_fitting, system_));
   }
   reporter_.received(assembly);
   if (!system_.in_order) return storage_.add(assembly);

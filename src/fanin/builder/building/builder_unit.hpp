@@ -146,7 +146,7 @@ private:
   DeadlineClock clock_;
   PageShortage shortage_;
   LogLimiter damage_lines_;
-  LogLimiter useless_lines_;
+  LogLimiter not_fitting_lines_;
   LogLimiter shortage_lines_;
   bool failure_reported_ = false; // of storage
   wire::NodeCounters counters_;

@@ -20,7 +20,7 @@ void MergedContents::read(std::span<const storage::SourcePiece> pieces) {
   incomplete_.clear();
   lacking_.clear();
   damaged_.clear();
-  useless_.clear();
+  not_fitting_.clear();
   for (const SourceInfo* const source : sources_) {
     pieces_.clear();
     for (const storage::SourcePiece& piece : pieces) {
@@ -48,7 +48,7 @@ void MergedContents::read_source(const SourceInfo& source) {
 
 void MergedContents::read_members(const SourceInfo& source, EventNumber event,
                                   const std::expected<wire::SuperHead, storage::SuperFault>& head) {
-  if (!head) return add_useless(source, event, head.error());
+  if (!head) return add_not_fitting(source, event, head.error());
   std::uint32_t flags = 0;
   for (std::size_t k = 0; k < source.merged.size(); ++k) {
     const wire::SuperEntry member = head->entry(k);
@@ -63,12 +63,12 @@ void MergedContents::read_members(const SourceInfo& source, EventNumber event,
 }
 
 // All members are missing.
-void MergedContents::add_useless(const SourceInfo& source, EventNumber event,
-                                 const storage::SuperFault& fault) {
-  if (useless_.empty() || useless_.back().source != source.id) {
-    useless_.push_back({.source = source.id, .first = event, .fault = fault});
+void MergedContents::add_not_fitting(const SourceInfo& source, EventNumber event,
+                                     const storage::SuperFault& fault) {
+  if (not_fitting_.empty() || not_fitting_.back().source != source.id) {
+    not_fitting_.push_back({.source = source.id, .first = event, .fault = fault});
   }
-  ++useless_.back().count;
+  ++not_fitting_.back().count;
   if (source.required) add_incomplete(event); // one of its members is
   add_lacking(source.id, source.id, source.merged.size(), event, wire::MissingReason::dropped);
 }
@@ -93,10 +93,11 @@ void MergedContents::add_lacking(SourceId source, SourceId member, std::size_t i
       {.source = source, .count = 1, .first = event, .reason = why, .within = 1, .member = member});
 }
 
-std::string text_of(const MergedContents::Useless& useless, const System& system) {
+std::string text_of(const MergedContents::NotFitting& not_fitting, const System& system) {
   return fmt::format("{} of source {} dropped: that of event {} {}",
-                     counted(useless.count, "super-fragment"), system.name_of(useless.source),
-                     useless.first, text_of(useless.fault, system.slice));
+                     counted(not_fitting.count, "super-fragment"),
+                     system.name_of(not_fitting.source), not_fitting.first,
+                     text_of(not_fitting.fault, system.slice));
 }
 
 } // namespace fanin::builder

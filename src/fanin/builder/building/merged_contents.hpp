@@ -1,5 +1,5 @@
 // What the super-fragments of a batch lack of required members, what came damaged to the first
-// stage, and which are of no use: for the event manager. Files have the same.
+// stage, and which do not fit: for the event manager. Files have the same.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +26,26 @@ public:
   // That lack a required member; some more than once.
   [[nodiscard]] std::span<const EventNumber> incomplete() const { return incomplete_; }
   // What they lack, as far as it can be listed; `within` is set. The member is the source itself
-  // where the fragment is of no use; of these all are listed.
+  // where the fragment does not fit; of these all are listed.
   [[nodiscard]] std::span<const wire::MissingRange> lacking() const { return lacking_; }
   // By source and event, with the flags of all members.
   [[nodiscard]] std::span<const wire::BadFragment> damaged() const { return damaged_; }
 
   // Fragments of one source that are no super-fragments of their events and its members.
-  struct Useless {
+  struct NotFitting {
     SourceId source = 0;
     std::uint64_t count = 0;
     EventNumber first = 0;
     storage::SuperFault fault; // of the first
   };
-  [[nodiscard]] std::span<const Useless> useless() const { return useless_; }
+  [[nodiscard]] std::span<const NotFitting> not_fitting() const { return not_fitting_; }
 
 private:
   void read_source(const SourceInfo& source);
   void read_members(const SourceInfo& source, EventNumber event,
                     const std::expected<wire::SuperHead, storage::SuperFault>& head);
-  void add_useless(const SourceInfo& source, EventNumber event, const storage::SuperFault& fault);
+  void add_not_fitting(const SourceInfo& source, EventNumber event,
+                       const storage::SuperFault& fault);
   void add_incomplete(EventNumber event);
   void add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
                    wire::MissingReason reason);
@@ -54,12 +55,13 @@ private:
   std::vector<EventNumber> incomplete_;
   std::vector<wire::MissingRange> lacking_;
   std::vector<wire::BadFragment> damaged_;
-  std::vector<Useless> useless_;
+  std::vector<NotFitting> not_fitting_;
   std::vector<const storage::SourcePiece*> pieces_; // of one source
   std::vector<std::size_t> lacking_at_; // by member of one source: its last range in lacking_
 };
 
-// Human-readable: how many, and why the first is of no use.
-[[nodiscard]] std::string text_of(const MergedContents::Useless& useless, const System& system);
+// Human-readable: how many, and why the first does not fit.
+[[nodiscard]] std::string text_of(const MergedContents::NotFitting& not_fitting,
+                                  const System& system);
 
 } // namespace fanin::builder
