@@ -92,9 +92,13 @@ def test_a_signal_to_all_processes_at_once_drains():
             nodes = ("evm", "ru0", "ru1", "bu0", "bu1")
             pids = [run.pid(node) for node in nodes]
             run.wait_for_events(500)
-            for pid in pids:
-                os.kill(pid, signal.SIGTERM)
+            for number in (signal.SIGSTOP, signal.SIGTERM):
+                for pid in pids:
+                    os.kill(pid, number)
             run.signal(signal.SIGTERM)
+            run.wait_for("stopping: what was read is still built")
+            for pid in pids:  # they find both signals at once
+                os.kill(pid, signal.SIGCONT)
             result = run.finish()
         check_balanced(result)
         assert result["events"]["lost"] == 0, "lost events"

@@ -1,13 +1,15 @@
 """Two stages of event building."""
 
 import contextlib
+import os
 import re
 import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 
-from support.fanin_run import SOURCE, Folder, Port, Run, check_balanced, fanin, h5py, verify
+from support.fanin_run import SOURCE, Folder, Port, Run, check_balanced, fanin, h5py, verify, wait_until
 
 sys.path.append(str(SOURCE / "examples/receive"))
 from send_fragments import crc32c  # noqa: E402
@@ -433,10 +435,12 @@ def test_the_example_runs_both_stages():
 
 
 def test_a_group_that_has_ended_is_absent_and_not_silent():
-    with Folder() as folder, example(folder, give_up="1s", deadline="2s") as files:
+    with Folder() as folder, example(folder) as files:
         with Run(*files, *SMALL, "--duration", "1h") as run:
             run.wait_for_events(500)
-            run.kill("group1", signal.SIGTERM)
+            pid = run.pid("group1")
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not Path(f"/proc/{pid}").exists(), "group1 has ended")
             run.wait_for_events(2000)
             run.signal()
             result = run.finish()
@@ -445,6 +449,24 @@ def test_a_group_that_has_ended_is_absent_and_not_silent():
         for name in ("slice0", "slice1"):
             reasons = {missing["reason"] for missing in result["configurations"][name]["incomplete_events"]}
             assert reasons == {"absent"}, reasons
+
+
+def test_a_signal_to_all_processes_at_once_drains_both_stages():
+    with Folder() as folder, example(folder) as files:
+        with Run(*files, *SMALL, "--duration", "1h") as run:
+            run.wait_for_events(500)
+            pids = re.findall(r" is process (\d+)$", run.text(), re.MULTILINE)
+            assert len(pids) == 4 + 2 * 5 + 2 * 4, run.text()
+            for pid in pids:  # the slices are the first
+                os.kill(int(pid), signal.SIGTERM)
+            run.signal(signal.SIGTERM)
+            result = run.finish()
+        assert (result["ok"], result["balanced"]) == (True, True), result["error"]
+        for events in check_groups(result):
+            assert events["undelivered"] == 0, events
+        for name in ("slice0", "slice1"):
+            check_balanced(result["configurations"][name])
+        assert run.text().count(f"ignores a signal of process {os.getpid()}: process ") == 4 + 2, "event managers, slices"
 
 
 def test_a_group_that_ends_before_it_had_events_for_each_slice_holds_up_nobody():

@@ -119,6 +119,14 @@ private:
   std::unique_ptr<RunScreen> screen_;
 };
 
+// Of several configurations, a group may be ended by itself. A slice ends after the groups.
+executive::SignalsFrom signals_from(const config::Configuration& configuration,
+                                    const RunOptions& options) {
+  if (!options.one_of_several) return executive::SignalsFrom::anyone;
+  return configuration.forwards() ? executive::SignalsFrom::launcher_or_first
+                                  : executive::SignalsFrom::launcher;
+}
+
 std::vector<std::size_t> nodes_of(const config::Configuration& configuration,
                                   const std::vector<std::size_t>& processes) {
   std::vector<std::size_t> nodes;
@@ -155,6 +163,7 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
       run_here(configuration, {.nodes = nodes,
                                .report = [&pipe](const json::Value& report) { pipe.write(report); },
                                .attended = false,
+                               .signals_from = executive::SignalsFrom::launcher,
                                .session = options.session});
   if (done) return *done ? status_done : status_failed;
   for (const std::size_t node : nodes) {
@@ -178,7 +187,9 @@ int run_alone(const config::Configuration& configuration, const Plans& plans,
     show.view().on_report(message);
     show.on_report(message);
   };
-  const auto done = run_here(configuration, {.nodes = nodes, .report = report});
+  const auto done = run_here(
+      configuration,
+      {.nodes = nodes, .report = report, .signals_from = signals_from(configuration, options)});
   if (!done) return complain(done.error());
   return show.finish();
 }
@@ -208,6 +219,7 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
   }
   launcher.input = std::move(file);
   launcher.processes = processes;
+  launcher.signals_from = signals_from(configuration, options);
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
   const auto done = executive::run_processes(configuration, show.view(), std::move(launcher));

@@ -90,7 +90,8 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
   tool->resolver_.emplace(tool->context_->loop());
   auto signals = executive::Signals::make(
       tool->context_->loop(),
-      {.on_signal = [&self = *tool](pid_t) { self.end_or_give_up(); }, .on_death = {}});
+      {.on_signal = [&self = *tool](const executive::StopSignal&) { self.end_or_give_up(); },
+       .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   tool->signals_ = std::move(*signals);
   tool->context_->loop().add(*tool);

@@ -13,6 +13,7 @@
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/peer.hpp"
 #include "fanin/message/subscription.hpp"
 #include "fanin/net/host_resolver.hpp"

@@ -58,8 +58,12 @@ public:
   ~ForkedChild() override;
   [[nodiscard]] Result<> watch(net::Loop& loop, Descriptor reports);
   [[nodiscard]] pid_t pid() const override { return pid_; }
-  void signal(int number) override {
-    if (alive()) kill(pid_, number); // not collected yet, so the number is still its own
+  // Not collected yet, so the number is still its own.
+  void stop() override {
+    if (alive()) ask_to_stop(pid_);
+  }
+  void kill() override {
+    if (alive()) ::kill(pid_, SIGKILL);
   }
 
 private:
@@ -88,7 +92,7 @@ ForkedChild::~ForkedChild() {
   reports_.reset();
   death_.reset();
   if (!alive()) return;
-  kill(pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
 }
 

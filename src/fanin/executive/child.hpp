@@ -41,7 +41,9 @@ public:
   virtual ~Child() = default; // kills it, if it lives
 
   [[nodiscard]] virtual pid_t pid() const = 0; // 0: it has ended
-  virtual void signal(int number) = 0; // no effect if it has ended
+  // No effect if it has ended.
+  virtual void stop() = 0; // asks it to end in good order; the second time, at once
+  virtual void kill() = 0;
   [[nodiscard]] bool alive() const { return pid() > 0; }
 };
 

@@ -96,21 +96,20 @@ public:
   }
 
   [[nodiscard]] pid_t pid() const override { return pid_; }
-  void signal(int number) override {
-    if (!alive()) return;
-    json::Value request;
-    request["signal"] = number;
-    requests_->send(request);
-    if (number == SIGKILL) kill_command_.start(loop_, loop_.now() + kill_patience);
+  void stop() override { ask("stop", true); }
+  void kill() override {
+    ask("kill", true);
+    if (alive()) kill_command_.start(loop_, loop_.now() + kill_patience);
   }
-  void tell_of_death(std::uint64_t session) {
-    if (!alive()) return;
-    json::Value request;
-    request["death"] = session;
-    requests_->send(request);
-  }
+  void tell_of_death(std::uint64_t session) { ask("death", session); }
 
 private:
+  void ask(const char* key, const json::Value& what) {
+    if (!alive()) return;
+    json::Value request;
+    request[key] = what;
+    requests_->send(request);
+  }
   void on_line(std::string_view text) {
     const auto line = json::Value::parse(text);
     if (!line || !line->is_object()) return; // what a shell there says on its own
@@ -144,7 +143,7 @@ private:
   }
 
   void end_command() const {
-    if (alive()) kill(pid_, SIGKILL); // not collected yet, so the number is still its own
+    if (alive()) ::kill(pid_, SIGKILL); // not collected yet, so the number is still its own
   }
 
   void finish() {
@@ -228,8 +227,13 @@ Result<> serve_process(const json::Value& start) {
   ReportPipe output(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   ForkedChildren children(loop);
   std::unique_ptr<Child> child;
-  const auto signals = Signals::make(
-      loop, {.on_signal = [&child](pid_t) { child->signal(SIGTERM); }, .on_death = {}});
+  StopRequests stop_requests(SignalsFrom::launcher_or_first); // the launcher's come as requests
+  const auto signals = Signals::make(loop, {.on_signal =
+                                                [&](const StopSignal& signal) {
+                                                  if (stop_requests.take(signal.by_launcher))
+                                                    child->stop();
+                                                },
+                                            .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   auto started =
       children.start(0, std::move(arguments), start.at("input").text(),
@@ -250,8 +254,8 @@ Result<> serve_process(const json::Value& start) {
   const auto on_line = [&](std::string_view text) {
     const auto line = json::Value::parse(text);
     if (!line || !child->alive()) return;
-    if (line->find("signal") != nullptr)
-      child->signal(static_cast<int>(line->at("signal").natural()));
+    if (line->find("stop") != nullptr && stop_requests.take(true)) child->stop();
+    if (line->find("kill") != nullptr) child->kill();
     if (line->find("death") != nullptr) children.tell_of_death(*child, line->at("death").natural());
   };
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);

@@ -2,7 +2,7 @@
 // each, and there the side of `fanin on-host`, which starts the process as a child of its own.
 //
 //   to it     {"start": {"folder", "arguments"[], "input"}}   once
-//             {"signal": number}, {"death": session}          as Child::signal(), tell_of_death()
+//             {"stop": true}, {"kill": true}, {"death": session}   as Child, tell_of_death()
 //   from it   reports (report.hpp), then {"exit": {"status", "signal", "peak_rss_bytes", "cpu_s"}}
 //             {"refused": why}                                it could not be started
 #pragma once

@@ -1,8 +1,6 @@
 // The launcher's side, with commands that are no ssh.
 #include "fanin/executive/host_children.hpp"
 
-#include <csignal>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +25,7 @@ struct Ended {
 
 // A host whose command is a script of the shell, which is followed by the words of `fanin on-host`.
 Ended run_script(const std::string& script, Duration patience = host_patience,
-                 std::optional<int> signal_at_report = {}) {
+                 void (Child::*at_report)() = nullptr) {
   Ended ended;
   HostList list;
   list.hosts.push_back({{"10.0.0.9"}, {"sh", "-c", script}, "hosts:4"});
@@ -40,7 +38,7 @@ Ended run_script(const std::string& script, Duration patience = host_patience,
                                 {.on_report =
                                      [&](const json::Value& report) {
                                        ended.reports.push_back(report.dump());
-                                       if (signal_at_report) child->signal(*signal_at_report);
+                                       if (at_report != nullptr) (child.get()->*at_report)();
                                      },
                                  .on_exit =
                                      [&](const ChildExit& exit) {
@@ -102,18 +100,18 @@ TEST(HostChildren, a_lost_connection_is_a_death) {
   EXPECT_EQ(ended.exit.status, -1);
 }
 
-TEST(HostChildren, signals_are_passed_on) {
+TEST(HostChildren, requests_are_passed_on) {
   const Ended ended = run_script(
-      hello + "read request; echo '{\"report\":\"log\"}'; read signal; echo \"$signal\" >&2; "
+      hello + "read request; echo '{\"report\":\"log\"}'; read request; echo \"$request\" >&2; "
               "echo '{\"exit\":{\"status\":-1,\"signal\":9}}'",
-      host_patience, SIGTERM);
+      host_patience, &Child::stop);
   EXPECT_EQ(ended.exit.text(), "killed by signal 9 (Killed)");
-  EXPECT_THAT(ended.log, ElementsAre("host 10.0.0.9: {\"signal\":15}"));
+  EXPECT_THAT(ended.log, ElementsAre("host 10.0.0.9: {\"stop\":true}"));
 }
 
 TEST(HostChildren, a_host_that_does_not_kill_is_left) {
-  const Ended ended =
-      run_script(hello + "echo '{\"report\":\"log\"}'; exec sleep 600", host_patience, SIGKILL);
+  const Ended ended = run_script(hello + "echo '{\"report\":\"log\"}'; exec sleep 600",
+                                 host_patience, &Child::kill);
   EXPECT_EQ(ended.exit.text(), "host 10.0.0.9 (hosts:4) does not answer any more");
 }
 

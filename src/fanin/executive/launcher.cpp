@@ -59,7 +59,7 @@ Launcher::Launcher(net::Loop& loop, Children& children, const config::Configurat
           if (state->child == nullptr || !state->child->alive()) continue;
           options_.log(LogLevel::warning,
                        fmt::format("{} does not end: killed", process(*state).name));
-          state->child->signal(SIGKILL);
+          state->child->kill();
         }
       }),
       silence_tick_([this] { watch_silence(); }) {
@@ -101,9 +101,17 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
   } else {
     children = std::make_unique<HostChildren>(loop, *options.hosts, options.log);
   }
+  StopRequests stop_requests(options.signals_from);
+  const LogFunction log = options.log;
   Launcher launcher(loop, *children, configuration, view, std::move(options));
-  auto signals = Signals::make(
-      loop, {.on_signal = [&launcher](pid_t) { launcher.on_signal(); }, .on_death = {}});
+  const auto on_signal = [&](const StopSignal& signal) {
+    if (stop_requests.take(signal.by_launcher)) {
+      launcher.on_signal();
+    } else if (!signal.by_launcher) {
+      log(LogLevel::info, ignored_text(signal));
+    }
+  };
+  auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   if (auto started = launcher.start(); !started) return started;
   loop.run();
@@ -202,7 +210,7 @@ void Launcher::end_run() {
   ProcessState* const decides = event_manager();
   if (end_asked_ || over_ || signals_seen_ > 0 || decides == nullptr) return;
   end_asked_ = true;
-  if (decides->child != nullptr) decides->child->signal(SIGTERM);
+  if (decides->child != nullptr) decides->child->stop();
 }
 
 bool Launcher::only(const ProcessState& state, config::Role role) const {
@@ -237,7 +245,7 @@ void Launcher::on_silent(const std::string& node) {
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*state).name));
     state->killed = true;
-    state->child->signal(SIGKILL);
+    state->child->kill();
   }
 }
 
@@ -286,7 +294,7 @@ void Launcher::watch_event_manager(ProcessState& state) {
   } else if (silent >= longest) {
     options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: it is killed", name,
                                               format_duration(silent)));
-    state.child->signal(SIGKILL);
+    state.child->kill();
   }
 }
 
@@ -301,7 +309,7 @@ void Launcher::watch_waiting(ProcessState& state) {
     if (silent < configuration_.system.dead_after || state.killed) return;
     options_.log(LogLevel::warning, said + ": it is killed");
     state.killed = true;
-    state.child->signal(SIGKILL);
+    state.child->kill();
   } else if (state.silent_s == silence_named_s) {
     options_.log(LogLevel::warning, said + ": it is frozen, or its host is overloaded; its senders "
                                            "wait for it");
@@ -375,19 +383,19 @@ void Launcher::restart_later(ProcessState& state) {
 void Launcher::on_signal() {
   if (++signals_seen_ == 1 && !over_) {
     options_.log(LogLevel::info,
-                 "stopping: what was read is still built; a second signal stops at once");
+                 options_.signals_from == SignalsFrom::anyone
+                     ? "stopping: what was read is still built; a second signal stops at once"
+                     : "stopping: what was read is still built");
   }
-  // Of two alike that come close together one would be lost.
-  const int signal = signals_seen_ > 1 ? SIGINT : SIGTERM;
   ProcessState* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     // Its second one makes it stop at once.
-    if (signals_seen_ > 1 || !end_asked_) decides->child->signal(signal);
+    if (signals_seen_ > 1 || !end_asked_) decides->child->stop();
     if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
     return;
   }
   for (auto& state : states_) {
-    if (state->child != nullptr) state->child->signal(signal);
+    if (state->child != nullptr) state->child->stop();
   }
   if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
 }
@@ -398,8 +406,8 @@ void Launcher::end_all() {
   for (auto& state : states_) {
     if (state->restart) state->restart->cancel();
     if (state.get() == event_manager() || state->child == nullptr) continue;
-    state->child->signal(SIGTERM);
-    if (signals_seen_ > 1) state->child->signal(SIGINT); // its second one: it stops at once
+    state->child->stop();
+    if (signals_seen_ > 1) state->child->stop(); // at once
   }
   if (!patience_.active()) patience_.start(loop_, loop_.now() + patience_usual);
   finish_if_all_ended();

@@ -17,6 +17,7 @@
 #include "fanin/executive/child.hpp"
 #include "fanin/executive/host_list.hpp"
 #include "fanin/executive/run_view.hpp"
+#include "fanin/executive/signals.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -28,6 +29,7 @@ struct LauncherOptions {
   std::vector<std::string> by_hand;
   std::string input; // of each process, also of one that is started again
   std::vector<std::size_t> processes; // of the configuration: those that this launcher starts
+  SignalsFrom signals_from = SignalsFrom::anyone;
   const HostList* hosts = nullptr; // where they run; null: on this host. Outlives the call
   std::function<void(const json::Value&)> on_report; // of all nodes; they are in `view` already
   LogFunction log;

@@ -24,11 +24,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// What a process was started with, and the signals that it got.
+// What a process was started with, and what it was asked for.
 struct Started {
   std::vector<std::string> arguments;
   std::string input;
-  std::vector<int> signals;
+  std::vector<std::string> requests;
 };
 
 class ImaginedChild final : public Child {
@@ -36,9 +36,8 @@ public:
   ImaginedChild(pid_t pid, std::shared_ptr<Started> started, Handlers handlers)
       : pid_(pid), started_(std::move(started)), handlers_(std::move(handlers)) {}
   [[nodiscard]] pid_t pid() const override { return pid_; }
-  void signal(int number) override {
-    if (alive()) started_->signals.push_back(number);
-  }
+  void stop() override { ask("stop"); }
+  void kill() override { ask("kill"); }
   void report(const json::Value& report) const { handlers_.on_report(report); }
   void end(const ChildExit& exit) {
     pid_ = 0;
@@ -46,6 +45,10 @@ public:
   }
 
 private:
+  void ask(const char* what) {
+    if (alive()) started_->requests.emplace_back(what);
+  }
+
   pid_t pid_;
   std::shared_ptr<Started> started_;
   Handlers handlers_;
@@ -106,8 +109,8 @@ protected:
   void pass_in_seconds(int count) {
     for (int i = 0; i < count; ++i) pass(seconds{1});
   }
-  [[nodiscard]] std::vector<int> signals_of(const std::string& process) const {
-    return started_.at(process).back()->signals;
+  [[nodiscard]] std::vector<std::string> requests_of(const std::string& process) const {
+    return started_.at(process).back()->requests;
   }
   [[nodiscard]] std::size_t starts_of(const std::string& process) const {
     const auto found = started_.find(process);
@@ -173,16 +176,16 @@ TEST_F(LauncherTest, without_an_event_manager_here_all_start_at_once) {
   EXPECT_THAT(started_.at("ru0").front()->arguments, Not(Contains("--set")));
   launcher_->on_signal();
   for (const char* const process : {"ru0", "bu0", "bu1"})
-    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+    EXPECT_THAT(requests_of(process), ElementsAre("stop")) << process;
 }
 
 TEST_F(LauncherTest, ends_when_all_have_ended) {
   start_all();
   begin();
   report("evm", "result");
-  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), IsEmpty());
   for (const char* const process : {"ru0", "bu0", "bu1"}) {
-    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+    EXPECT_THAT(requests_of(process), ElementsAre("stop")) << process;
     end(process);
   }
   EXPECT_FALSE(launcher_->all_ended());
@@ -198,9 +201,9 @@ TEST_F(LauncherTest, who_does_not_end_in_time_is_killed) {
   report("evm", "result");
   for (const char* const process : {"evm", "ru0", "bu0"}) end(process);
   pass(seconds{9});
-  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_of("bu1"), ElementsAre("stop"));
   pass(seconds{1});
-  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGTERM, SIGKILL));
+  EXPECT_THAT(requests_of("bu1"), ElementsAre("stop", "kill"));
   EXPECT_THAT(log_, ElementsAre("bu1 does not end: killed"));
 }
 
@@ -208,13 +211,13 @@ TEST_F(LauncherTest, a_signal_goes_to_the_event_manager_and_a_second_one_hurries
   start_all();
   begin();
   launcher_->on_signal();
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_of("bu0"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
+  EXPECT_THAT(requests_of("bu0"), IsEmpty());
   launcher_->on_signal();
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM, SIGINT));
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop", "stop"));
   pass(seconds{3});
   for (const char* const process : {"evm", "ru0", "bu0", "bu1"})
-    EXPECT_EQ(signals_of(process).back(), SIGKILL) << process;
+    EXPECT_EQ(requests_of(process).back(), "kill") << process;
 }
 
 TEST_F(LauncherTest, the_event_manager_is_told_whose_session_has_died) {
@@ -245,7 +248,7 @@ TEST_F(LauncherTest, a_dead_process_stays_dead_and_the_log_says_how_to_start_it)
 TEST_F(LauncherTest, a_death_before_the_run_begins_ends_it) {
   start_all();
   kill("ru0");
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
   ASSERT_EQ(log_.size(), 1U);
   EXPECT_THAT(log_.front(), HasSubstr("the run cannot begin without it"));
 }
@@ -301,13 +304,13 @@ TEST_F(LauncherTest, a_silent_builder_unit_is_killed_and_starts_again_whatever_r
   start_all();
   begin();
   report("evm", "silent", "silent", "bu1");
-  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGKILL));
-  EXPECT_THAT(signals_of("bu0"), IsEmpty());
+  EXPECT_THAT(requests_of("bu1"), ElementsAre("kill"));
+  EXPECT_THAT(requests_of("bu0"), IsEmpty());
   kill("bu1");
   pass(milliseconds{200});
   EXPECT_EQ(starts_of("bu1"), 2U);
   report("evm", "silent", "silent", "ru0"); // it holds fragments that nobody else has
-  EXPECT_THAT(signals_of("ru0"), IsEmpty());
+  EXPECT_THAT(requests_of("ru0"), IsEmpty());
 }
 
 TEST_F(LauncherTest, a_silent_readout_unit_of_a_slice_is_killed_and_starts_again) {
@@ -317,7 +320,7 @@ TEST_F(LauncherTest, a_silent_readout_unit_of_a_slice_is_killed_and_starts_again
   report("evm", "listening", "url", "tcp://127.0.0.1:7000");
   begin();
   report("evm", "silent", "silent", "ru0");
-  EXPECT_THAT(signals_of("ru0"), ElementsAre(SIGKILL));
+  EXPECT_THAT(requests_of("ru0"), ElementsAre("kill"));
   EXPECT_THAT(log_.back(), HasSubstr("ru0 was given up: it is killed"));
   kill("ru0");
   pass(milliseconds{200});
@@ -340,9 +343,9 @@ TEST_F(LauncherTest, a_frozen_readout_unit_of_a_slice_that_waits_for_senders_is_
   pass_while_the_event_manager_reports(7);
   report("ru0", "waiting");
   pass_while_the_event_manager_reports(7);
-  EXPECT_THAT(signals_of("ru0"), IsEmpty());
+  EXPECT_THAT(requests_of("ru0"), IsEmpty());
   pass_while_the_event_manager_reports(1);
-  EXPECT_THAT(signals_of("ru0"), ElementsAre(SIGKILL));
+  EXPECT_THAT(requests_of("ru0"), ElementsAre("kill"));
   EXPECT_THAT(log_.back(), HasSubstr("ru0 has reported nothing for 8 s: it is killed"));
   kill("ru0");
   pass(milliseconds{200});
@@ -351,7 +354,7 @@ TEST_F(LauncherTest, a_frozen_readout_unit_of_a_slice_that_waits_for_senders_is_
   report("ru0", "waiting");
   report("ru0", "joined");
   pass_while_the_event_manager_reports(60); // now the event manager watches it
-  EXPECT_THAT(signals_of("ru0"), IsEmpty());
+  EXPECT_THAT(requests_of("ru0"), IsEmpty());
 }
 
 TEST_F(LauncherTest, a_frozen_readout_unit_whose_senders_cannot_send_again_is_named) {
@@ -364,7 +367,7 @@ TEST_F(LauncherTest, a_frozen_readout_unit_whose_senders_cannot_send_again_is_na
     pass(seconds{1});
   }
   EXPECT_THAT(log_, ElementsAre(HasSubstr("ru0 has reported nothing for 5 s: it is frozen")));
-  EXPECT_THAT(signals_of("ru0"), IsEmpty());
+  EXPECT_THAT(requests_of("ru0"), IsEmpty());
   report("ru0", "waiting");
   EXPECT_THAT(log_.back(), HasSubstr("ru0 reports again"));
 }
@@ -375,7 +378,7 @@ TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
   report("evm", "listening", "url", "tcp://127.0.0.1:7000");
   report("fu0", "filters");
   exit("fu0", {.status = 3}); // before the run has begun
-  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), IsEmpty());
   pass(milliseconds{200});
   EXPECT_EQ(starts_of("fu0"), 2U);
   begin();
@@ -389,7 +392,7 @@ TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
   report("fu0", "filters");
   pass(seconds{1});
   report("bu0", "silent", "silent", "fu0");
-  EXPECT_THAT(signals_of("fu0"), ElementsAre(SIGKILL));
+  EXPECT_THAT(requests_of("fu0"), ElementsAre("kill"));
   kill("fu0");
   pass(milliseconds{200});
   EXPECT_EQ(starts_of("fu0"), 4U);
@@ -422,7 +425,7 @@ TEST_F(LauncherTest, a_filter_that_cannot_be_made_ends_the_run_before_it_begins)
   report("evm", "listening", "url", "tcp://127.0.0.1:7000");
   exit("fu0", {.status = 2});
   EXPECT_THAT(log_.back(), HasSubstr("the run cannot begin without it"));
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
 }
 
 TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
@@ -430,7 +433,7 @@ TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
   begin();
   kill("evm");
   for (const char* const process : {"ru0", "bu0", "bu1"}) {
-    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+    EXPECT_THAT(requests_of(process), ElementsAre("stop")) << process;
     end(process);
   }
   EXPECT_TRUE(launcher_->all_ended());
@@ -446,9 +449,9 @@ TEST_F(LauncherTest, a_frozen_event_manager_is_named_and_then_killed) {
   EXPECT_THAT(log_, ElementsAre(HasSubstr("evm has reported nothing for 5 s:")));
   EXPECT_THAT(view_->progress_line(), HasSubstr("waiting for evm, silent for 5 s"));
   pass_in_seconds(54);
-  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), IsEmpty());
   pass_in_seconds(1);
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGKILL));
+  EXPECT_THAT(requests_of("evm"), ElementsAre("kill"));
   kill("evm");
   for (const char* const process : {"ru0", "bu0", "bu1"}) end(process);
   EXPECT_TRUE(launcher_->all_ended());
@@ -463,7 +466,7 @@ TEST_F(LauncherTest, an_event_manager_that_goes_on_in_time_is_not_killed) {
   EXPECT_THAT(log_.back(), HasSubstr("evm reports again"));
   EXPECT_THAT(view_->progress_line(), Not(HasSubstr("silent")));
   pass_in_seconds(59);
-  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), IsEmpty());
 }
 
 TEST_F(LauncherTest, an_event_manager_may_be_silent_for_as_long_as_its_nodes_wait_for_it) {
@@ -471,9 +474,9 @@ TEST_F(LauncherTest, an_event_manager_may_be_silent_for_as_long_as_its_nodes_wai
   ASSERT_TRUE(launcher_->start());
   report("evm", "listening", "url", "tcp://127.0.0.1:7000");
   pass_in_seconds(89);
-  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  EXPECT_THAT(requests_of("evm"), IsEmpty());
   pass_in_seconds(1);
-  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGKILL));
+  EXPECT_THAT(requests_of("evm"), ElementsAre("kill"));
 }
 
 TEST_F(LauncherTest, a_launcher_that_was_frozen_itself_blames_nobody) {

@@ -38,6 +38,7 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
     : configuration_(configuration),
       plugins_(plugins),
       options_(std::move(options)),
+      stop_requests_(options_.signals_from),
       loop_(clock_, configuration.network.wait),
       resolver_(loop_) {
   if (options_.session == 0) options_.session = new_session();
@@ -66,12 +67,13 @@ Result<std::unique_ptr<Process>> Process::make(const config::Configuration& conf
 
 // Before the pools are made, which may take seconds: a signal that comes meanwhile is kept.
 Result<> Process::make_signals() {
-  auto signals = Signals::make(loop_, {.on_signal = [this](pid_t sender) { on_signal(sender); },
-                                       .on_death =
-                                           [this](pid_t sender, std::uint64_t session) {
-                                             if (options_.attended || sender != getppid()) return;
-                                             for (auto& node : nodes_) node->process_died(session);
-                                           }});
+  auto signals =
+      Signals::make(loop_, {.on_signal = [this](const StopSignal& signal) { on_signal(signal); },
+                            .on_death =
+                                [this](pid_t sender, std::uint64_t session) {
+                                  if (options_.attended || sender != getppid()) return;
+                                  for (auto& node : nodes_) node->process_died(session);
+                                }});
   if (!signals) return std::unexpected(signals.error());
   signals_ = std::move(*signals);
   return {};
@@ -191,11 +193,11 @@ Result<> Process::run() {
   return {};
 }
 
-// Who stops a whole group of processes reaches a child twice: directly and through its launcher. So
-// it is the launcher alone that says "second".
-void Process::on_signal(pid_t sender) {
-  const bool counts = options_.attended || sender == getppid();
-  if (counts && ++signals_seen_ > 1) {
+void Process::on_signal(const StopSignal& signal) {
+  if (!stop_requests_.take(signal.by_launcher)) {
+    if (has_event_manager() && !signal.by_launcher)
+      log(options_.nodes.front(), LogLevel::info, ignored_text(signal));
+  } else if (std::exchange(stops_, true)) {
     stop_now("stopped at once by a second signal");
   } else {
     stop();
@@ -209,9 +211,11 @@ void Process::stop() {
   const bool waits = !std::ranges::all_of(nodes_, [](const auto& node) { return node->ended(); });
   if (!options_.attended || !waits) return;
   log(options_.nodes.front(), LogLevel::info,
-      has_event_manager()
+      !has_event_manager()
+          ? "the event manager decides when the run is over; a second signal leaves at once"
+      : options_.signals_from == SignalsFrom::anyone
           ? "stopping: what was read is still built; a second signal stops at once"
-          : "the event manager decides when the run is over; a second signal leaves at once");
+          : "stopping: what was read is still built");
 }
 
 // An application or a filter unit beside nodes of the run ends after them.

@@ -27,7 +27,8 @@ struct ProcessOptions {
   std::vector<std::size_t> nodes; // into the configuration's nodes
   // Each report of a node (report.hpp); on the loop's thread, must not block.
   std::function<void(const json::Value&)> report;
-  bool attended = true; // a user, not a launcher, sends the signals: say what they do
+  bool attended = true; // a user has started it, not a launcher: say what signals do
+  SignalsFrom signals_from = SignalsFrom::anyone;
   std::uint64_t session = 0; // of this process alone (hello); 0: one is drawn
   Observer* observer = nullptr; // outlives the process; null: none
 };
@@ -42,8 +43,7 @@ public:
   FANIN_INTERNAL_API ~Process();
 
   // Runs until all its nodes have ended. The first signal ends them in good order, the second one
-  // at once. Where it is not attended, only signals of the parent count. Errors: an address that
-  // cannot be listened on.
+  // at once. Errors: an address that cannot be listened on.
   [[nodiscard]] FANIN_INTERNAL_API Result<> run();
 
   // From handlers on the loop, or before run().
@@ -64,7 +64,7 @@ private:
   [[nodiscard]] Result<> start_nodes();
   void report(std::size_t node, json::Value message);
   void log(std::size_t node, LogLevel level, std::string_view text);
-  void on_signal(pid_t sender);
+  void on_signal(const StopSignal& signal);
   void turn();
   void report_end(std::size_t index);
   void tell_if_no_builder_is_left();
@@ -74,6 +74,7 @@ private:
   const config::Configuration& configuration_;
   const Plugins& plugins_;
   ProcessOptions options_;
+  StopRequests stop_requests_;
   builder::System system_;
   std::vector<NodePlan> plans_;
   MonotonicClock clock_;
@@ -87,7 +88,7 @@ private:
   net::TransportSet transport_set_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
-  int signals_seen_ = 0;
+  bool stops_ = false; // a signal has asked for it
   bool companions_stopped_ = false;
 };
 

@@ -4,10 +4,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace fanin::executive {
 namespace {
@@ -15,6 +18,9 @@ namespace {
 // A check costs a system call, and while there is work there are none: now and then, and after
 // sleeping.
 constexpr std::uint32_t polls_per_check = 64;
+
+int death_signal() { return SIGRTMIN; } // with the session as its value
+int stop_signal() { return SIGRTMIN + 1; }
 
 sigset_t ours() {
   sigset_t set;
@@ -24,17 +30,36 @@ sigset_t ours() {
   struct sigaction hangup{};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP); // else started by nohup: it stays so
-  sigaddset(&set, SIGRTMIN); // tell_of_death(): these queue, and carry a value
+  sigaddset(&set, death_signal());
+  sigaddset(&set, stop_signal());
   return set;
 }
 
 } // namespace
 
+void ask_to_stop(pid_t process) { (void)kill(process, stop_signal()); }
+
 void tell_of_death(pid_t process, std::uint64_t session) {
   sigval value{};
   static_assert(sizeof value == sizeof session);
   std::memcpy(&value, &session, sizeof value);
-  (void)sigqueue(process, SIGRTMIN, value); // else it notices by itself, after network.grace
+  (void)sigqueue(process, death_signal(), value); // else it notices by itself, after network.grace
+}
+
+bool StopRequests::take(bool by_launcher) {
+  if (by_launcher || from_ == SignalsFrom::anyone) {
+    ++counted_;
+  } else if (from_ == SignalsFrom::launcher) {
+    return false;
+  }
+  const int asked = std::max(counted_, 1);
+  return asked > std::exchange(taken_, asked);
+}
+
+std::string ignored_text(const StopSignal& signal) {
+  return fmt::format("ignores a signal{}: process {}, which has started it, stops it",
+                     signal.sender > 0 ? fmt::format(" of process {}", signal.sender) : "",
+                     getppid());
 }
 
 Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop, Handlers handlers) {
@@ -57,8 +82,9 @@ bool Signals::poll() {
   signalfd_siginfo info{};
   if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
   const auto sender = static_cast<pid_t>(info.ssi_pid);
-  if (info.ssi_signo != static_cast<std::uint32_t>(SIGRTMIN)) {
-    handlers_.on_signal(sender);
+  const auto number = static_cast<int>(info.ssi_signo);
+  if (number != death_signal()) {
+    handlers_.on_signal({.by_launcher = number == stop_signal(), .sender = sender});
   } else if (handlers_.on_death) {
     handlers_.on_death(sender, info.ssi_ptr);
   }

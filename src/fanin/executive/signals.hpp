@@ -1,6 +1,6 @@
 // SIGINT, SIGTERM and SIGHUP as events of the loop, which interrupt nothing. SIGHUP stays ignored
-// if it was ignored at the start (nohup). The launcher tells its children by a signal, too, that
-// another child has died.
+// if it was ignored at the start (nohup). A launcher uses real-time signals: each of them arrives,
+// where of two alike of the others, which may have two senders, one may be lost.
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/export.hpp"
@@ -16,16 +17,47 @@
 
 namespace fanin::executive {
 
-// Tells a process that the process of this session (ProcessOptions::session) has ended. It reaches
-// its Signals, also where they are made later, if the process was started with them blocked.
+// By a launcher, to a process that it has started. They reach its Signals, also where these are
+// made later, if the process was started with the signals blocked.
+void ask_to_stop(pid_t process);
+// The process of this session (ProcessOptions::session) has ended.
 void tell_of_death(pid_t process, std::uint64_t session);
+
+struct StopSignal {
+  bool by_launcher = false;
+  pid_t sender = 0; // 0: the kernel, or a process that has no number here
+};
+
+// Whose signals stop a process. Who stops a whole run (a service manager, killall) reaches each
+// process that a launcher has started directly and through the launcher.
+enum class SignalsFrom : std::uint8_t {
+  anyone,
+  launcher,
+  launcher_or_first // the first one of another is the same as the launcher's first
+};
+
+class StopRequests {
+public:
+  explicit StopRequests(SignalsFrom from) : from_(from) {}
+
+  // True if this signal asks for more than all before it.
+  [[nodiscard]] bool take(bool by_launcher);
+
+private:
+  SignalsFrom from_;
+  int counted_ = 0;
+  int taken_ = 0;
+};
+
+// For the log, of a signal that is not the launcher's.
+[[nodiscard]] std::string ignored_text(const StopSignal& signal);
 
 // Blocks these signals for the calling thread and those that it starts afterwards. They stay
 // blocked after its end, so that nothing interrupts the end of the process. Thread: its loop.
 class Signals final : public net::Service {
 public:
   struct Handlers {
-    std::function<void(pid_t sender)> on_signal;
+    std::function<void(const StopSignal&)> on_signal;
     std::function<void(pid_t sender, std::uint64_t session)> on_death; // may be empty
   };
   // Errors: exhausted (no descriptor).

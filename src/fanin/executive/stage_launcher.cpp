@@ -1,7 +1,6 @@
 #include "fanin/executive/stage_launcher.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,8 +21,9 @@ Result<> run_stages(StageOptions options) {
   net::Loop loop(clock);
   ForkedChildren children(loop);
   StageLauncher launcher(loop, children, std::move(options));
-  auto signals = Signals::make(
-      loop, {.on_signal = [&launcher](pid_t) { launcher.on_signal(); }, .on_death = {}});
+  auto signals =
+      Signals::make(loop, {.on_signal = [&launcher](const StopSignal&) { launcher.on_signal(); },
+                           .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   if (auto started = launcher.start(); !started) return started;
   loop.run();
@@ -41,7 +41,7 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
           if (!states_[i].alive()) continue;
           options_.log(LogLevel::warning,
                        fmt::format("{} does not end: killed", options_.configurations[i].name));
-          states_[i].child->signal(SIGKILL);
+          states_[i].child->kill();
         }
       }) {}
 
@@ -124,7 +124,7 @@ void StageLauncher::on_exit(std::size_t index, const ChildExit& exit) {
 void StageLauncher::stop() {
   if (phase_ != Phase::waiting && phase_ != Phase::running) return;
   phase_ = Phase::groups_stop;
-  signal_all(true, SIGTERM);
+  stop_all(true);
   senders_patience_.start(loop_, loop_.now() + begin_patience);
   if (!any_alive(true)) stop_slices();
 }
@@ -153,7 +153,7 @@ void StageLauncher::stop_slices() {
 }
 
 void StageLauncher::ask_to_stop(State& state) {
-  if (!std::exchange(state.stopped, true) && state.alive()) state.child->signal(SIGTERM);
+  if (!std::exchange(state.stopped, true) && state.alive()) state.child->stop();
 }
 
 void StageLauncher::on_signal() {
@@ -162,10 +162,9 @@ void StageLauncher::on_signal() {
                                  "still built; a second signal stops at once");
     return stop();
   }
-  // Those that get their first one now take the other one, which is unlike it, as their second.
-  if (phase_ != Phase::slices_stop) stop_slices();
-  signal_all(true, SIGINT);
-  signal_all(false, SIGINT);
+  stop_slices();
+  stop_all(true);
+  stop_all(false);
   patience_.start(loop_, loop_.now() + stages_patience);
 }
 
@@ -176,10 +175,9 @@ bool StageLauncher::any_alive(bool groups) const {
   return false;
 }
 
-void StageLauncher::signal_all(bool groups, int number) {
+void StageLauncher::stop_all(bool groups) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (options_.configurations[i].group == groups && states_[i].alive())
-      states_[i].child->signal(number);
+    if (options_.configurations[i].group == groups && states_[i].alive()) states_[i].child->stop();
   }
 }
 

@@ -73,7 +73,7 @@ private:
   void stop_slices();
   void stop_slices_not_begun();
   [[nodiscard]] bool any_alive(bool groups) const;
-  void signal_all(bool groups, int number);
+  void stop_all(bool groups);
   void ask_to_stop(State& state);
 
   net::Loop& loop_;

@@ -23,10 +23,11 @@ using ::testing::IsEmpty;
 
 class FakeProcess final : public Child {
 public:
-  FakeProcess(Handlers handlers, std::vector<int>& signals)
-      : handlers_(std::move(handlers)), signals_(signals) {}
+  FakeProcess(Handlers handlers, std::vector<std::string>& requests)
+      : handlers_(std::move(handlers)), requests_(requests) {}
   [[nodiscard]] pid_t pid() const override { return alive_ ? 7 : 0; }
-  void signal(int number) override { signals_.push_back(number); }
+  void stop() override { requests_.emplace_back("stop"); }
+  void kill() override { requests_.emplace_back("kill"); }
   void report(const json::Value& report) const { handlers_.on_report(report); }
   void end(const ChildExit& exit) {
     alive_ = false;
@@ -35,7 +36,7 @@ public:
 
 private:
   Handlers handlers_;
-  std::vector<int>& signals_;
+  std::vector<std::string>& requests_;
   bool alive_ = true;
 };
 
@@ -75,7 +76,7 @@ protected:
   void end(std::size_t index, const ChildExit& exit = {}) { processes_.at(index)->end(exit); }
 
   std::map<std::size_t, FakeProcess*> processes_; // that were started, by index
-  std::map<std::size_t, std::vector<int>> signals_;
+  std::map<std::size_t, std::vector<std::string>> requests_; // to a process
   std::vector<std::string> failures_;
   std::vector<std::string> log_;
   std::optional<std::size_t> cannot_start_;
@@ -90,7 +91,7 @@ private:
                                        const std::string& /*input*/,
                                        Child::Handlers handlers) override {
     if (cannot_start_ == index) return fail(ErrorKind::exhausted, "no process is left");
-    auto child = std::make_unique<FakeProcess>(std::move(handlers), signals_[index]);
+    auto child = std::make_unique<FakeProcess>(std::move(handlers), requests_[index]);
     processes_[index] = child.get();
     return child;
   }
@@ -110,10 +111,10 @@ TEST_F(StageLauncherTest, groups_start_when_all_slices_are_ready) {
 TEST_F(StageLauncherTest, slices_are_stopped_when_the_last_group_has_ended) {
   run_all();
   end(0);
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[1], IsEmpty());
   end(3);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
+  EXPECT_THAT(requests_[2], ElementsAre("stop"));
   end(1);
   end(2);
   EXPECT_THAT(failures_, IsEmpty());
@@ -123,13 +124,13 @@ TEST_F(StageLauncherTest, slices_are_stopped_when_the_last_group_has_ended) {
 TEST_F(StageLauncherTest, a_signal_stops_the_groups_and_then_the_slices) {
   run_all();
   launcher_->on_signal();
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[3], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[0], ElementsAre("stop"));
+  EXPECT_THAT(requests_[3], ElementsAre("stop"));
+  EXPECT_THAT(requests_[1], IsEmpty());
   end(3);
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[1], IsEmpty());
   end(0);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
 }
 
 TEST_F(StageLauncherTest, a_slice_that_has_not_begun_does_not_hold_up_the_groups_that_stop) {
@@ -137,23 +138,23 @@ TEST_F(StageLauncherTest, a_slice_that_has_not_begun_does_not_hold_up_the_groups
   be_ready(2, "running");
   end(0); // before its run began: slice 0 waits for it, and group 1 for slice 0
   launcher_->on_signal();
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[1], IsEmpty());
   clock_.advance(seconds{5});
   while (loop_.turn()) {
   }
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[2], IsEmpty());
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
+  EXPECT_THAT(requests_[2], IsEmpty());
   end(1);
   end(3);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
+  EXPECT_THAT(requests_[2], ElementsAre("stop"));
   EXPECT_THAT(failures_, IsEmpty()) << "it was asked to";
 }
 
 TEST_F(StageLauncherTest, before_the_groups_have_started_a_signal_stops_the_slices) {
   be_ready(1);
   launcher_->on_signal();
-  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[2], ElementsAre("stop"));
   be_ready(2);
   EXPECT_EQ(processes_.size(), 2U);
 }
@@ -162,14 +163,14 @@ TEST_F(StageLauncherTest, a_second_signal_stops_all_at_once_and_who_stays_is_kil
   run_all();
   launcher_->on_signal();
   launcher_->on_signal();
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM, SIGINT));
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM, SIGINT));
+  EXPECT_THAT(requests_[0], ElementsAre("stop", "stop"));
+  EXPECT_THAT(requests_[1], ElementsAre("stop", "stop"));
   end(0);
   clock_.advance(seconds{11});
   while (loop_.turn()) {
   }
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM, SIGINT));
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM, SIGINT, SIGKILL));
+  EXPECT_THAT(requests_[0], ElementsAre("stop", "stop"));
+  EXPECT_THAT(requests_[1], ElementsAre("stop", "stop", "kill"));
   EXPECT_THAT(log_, Contains("slice0 does not end: killed"));
 }
 
@@ -179,33 +180,33 @@ TEST_F(StageLauncherTest, a_slice_that_dies_ends_the_others_in_order) {
   EXPECT_THAT(failures_, ElementsAre("2: killed by signal 9 (Killed)"));
   EXPECT_THAT(log_, ElementsAre("slice1 died: killed by signal 9 (Killed)",
                                 "the other configurations stop, the groups first"));
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[0], ElementsAre("stop"));
+  EXPECT_THAT(requests_[1], IsEmpty());
   end(0);
   end(3);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
 }
 
 TEST_F(StageLauncherTest, a_group_that_fails_ends_the_others_in_order) {
   run_all();
   end(0, {.status = 1});
   EXPECT_THAT(failures_, ElementsAre("0: exit status 1"));
-  EXPECT_THAT(signals_[3], ElementsAre(SIGTERM));
-  EXPECT_THAT(signals_[1], IsEmpty());
+  EXPECT_THAT(requests_[3], ElementsAre("stop"));
+  EXPECT_THAT(requests_[1], IsEmpty());
   end(3);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
 }
 
 TEST_F(StageLauncherTest, a_slice_that_ends_before_the_groups_is_a_failure) {
   run_all();
   end(1);
   EXPECT_THAT(failures_, ElementsAre("1: it has ended before the groups"));
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[0], ElementsAre("stop"));
 }
 
 TEST_F(StageLauncherTest, a_slice_that_cannot_begin_ends_the_other_one) {
   end(1, {.status = 2});
-  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[2], ElementsAre("stop"));
   be_ready(2);
   EXPECT_EQ(processes_.size(), 2U) << "no group starts";
 }
@@ -216,16 +217,16 @@ TEST_F(StageLauncherTest, a_group_that_cannot_be_started_ends_the_others) {
   be_ready(2);
   EXPECT_THAT(failures_, ElementsAre("3: cannot be started: no process is left"));
   EXPECT_THAT(log_, Contains("group1 cannot be started: no process is left"));
-  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[0], ElementsAre("stop"));
   end(0);
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
 }
 
 TEST_F(StageLauncherTest, a_slice_that_cannot_be_started_ends_the_one_before) {
   cannot_start_ = 2;
   make_launcher();
   EXPECT_THAT(failures_, ElementsAre("2: cannot be started: no process is left"));
-  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
   be_ready(1);
   EXPECT_FALSE(processes_.contains(0)) << "no group starts";
 }
