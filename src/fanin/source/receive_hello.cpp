@@ -2,9 +2,35 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "fanin/base/assert.hpp"
 
 namespace fanin::source {
+namespace {
+
+std::string meaning(ReceiveFault fault) {
+  switch (fault) {
+  case ReceiveFault::none: return "no fault";
+  case ReceiveFault::bad_preface:
+    return "it is no sender of fragments, or its first bytes were damaged on the way";
+  case ReceiveFault::other_version:
+    return fmt::format("it sends another version of the format than 1 to {}", receive_version);
+  case ReceiveFault::other_source: return "it has data of another source";
+  case ReceiveFault::bad_mark:
+    return "no header where one must be: a size was wrong, or bytes are missing";
+  case ReceiveFault::bad_kind: return "a header has an unknown kind or flags";
+  case ReceiveFault::bad_size: return "a header has a size that cannot be";
+  case ReceiveFault::bad_event: return "a header has an event number that cannot be";
+  case ReceiveFault::cut_short: return "it ended, or stood still, within a message";
+  case ReceiveFault::no_preface: return "it did not say in time what it sends, and others waited";
+  case ReceiveFault::not_allowed: return "its address is not on the list `allow`";
+  case ReceiveFault::damaged: return "a checksum differs";
+  }
+  return "unknown";
+}
+
+} // namespace
 
 std::string_view name(ReceiveFault fault) {
   switch (fault) {
@@ -22,6 +48,10 @@ std::string_view name(ReceiveFault fault) {
   case ReceiveFault::damaged: return "damaged";
   }
   return "unknown";
+}
+
+std::string described(ReceiveFault fault) {
+  return fmt::format("{}: {}", name(fault), meaning(fault));
 }
 
 std::span<std::byte> ReceiveHello::room() {

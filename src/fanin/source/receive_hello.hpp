@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "fanin/base/identity.hpp"
@@ -33,6 +34,8 @@ enum class ReceiveFault : std::uint8_t {
 };
 inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
+/// For the log: the name, and what has happened in plain words.
+[[nodiscard]] std::string described(ReceiveFault fault);
 
 class ReceiveHello {
 public:

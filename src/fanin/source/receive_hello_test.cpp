@@ -107,6 +107,8 @@ TEST(ReceiveHello, other_bytes_are_a_named_fault) {
     EXPECT_TRUE(hello.complete());
     EXPECT_TRUE(hello.room().empty());
   }
+  EXPECT_EQ(described(ReceiveFault::other_version),
+            "other_version: it sends another version of the format than 1 to 4");
 }
 
 } // namespace

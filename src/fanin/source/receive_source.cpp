@@ -157,7 +157,7 @@ void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) 
                             fmt::format("{} disconnected: it sent nothing", peer));
   } else {
     warnings_.write(options_.log, now, LogLevel::warning,
-                    fmt::format("{} disconnected: {}", peer, name(fault)));
+                    fmt::format("{} disconnected: {}", peer, described(fault)));
   }
 }
 
@@ -292,7 +292,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
                             fmt::format("{} disconnected: {}", peer_, why));
   } else {
     net::set_reset_on_close(connection_); // its sender sees that not all was read
-    warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
+    warn(fmt::format("{} disconnected: {} ({})", peer_, described(fault), why), now);
   }
   connection_ = Descriptor{};
   staged_from_ = staged_to_ = 0;
