@@ -7,7 +7,7 @@ import shlex
 import signal
 from pathlib import Path
 
-from fanin_run import FANIN, Folder, Run, check_balanced, fanin, verify, wait_until
+from fanin_run import Folder, Run, check_balanced, fanin, verify, wait_until
 
 # As ssh: it joins the words with spaces, and a shell there splits them again. The login shell says something of its own.
 SSH = """#!/bin/sh
@@ -76,9 +76,10 @@ def test_an_interrupt_drains_a_run_on_hosts():
 def test_a_signal_to_all_processes_at_once_drains_a_run_on_hosts():
     with Hosts() as hosts, hosts.run() as run:
         run.wait_for_events(500)
-        for pid in reversed(descendants(run.process.pid)):  # the nodes first, the launcher last
-            if Path(f"/proc/{pid}/exe").samefile(FANIN):
-                os.kill(pid, signal.SIGTERM)
+        pids = descendants(run.process.pid)
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):  # so that nobody ends before it has got its own
+            for pid in pids:
+                os.kill(pid, number)
         result = run.finish()
         check_balanced(result)
         assert result["events"]["lost"] == 0, result["error"]

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <deque>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -264,8 +265,11 @@ int run(const RunOptions& options) {
                                 : executive::processes_here(*configuration, options.node);
   if (!processes) return complain(processes.error());
   const auto nodes = nodes_of(*configuration, *processes);
-  if (processes->size() == 1 && !*hosts)
+  if (options.one_of_several) {
+    name_process(std::filesystem::path(file).stem());
+  } else if (processes->size() == 1 && !*hosts) {
     name_process(configuration->processes[processes->front()].name);
+  }
   if (child) return run_as_child(*configuration, nodes, options);
   // What the other hosts can do shows there.
   const auto plans =

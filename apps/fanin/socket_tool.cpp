@@ -9,7 +9,6 @@
 #include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/executive/signals.hpp"
 #include "reading.hpp"
 
 namespace fanin::command {
@@ -89,9 +88,12 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
   tool->context_ = std::move(*context);
   tool->resolver_.emplace(tool->context_->loop());
   auto signals = executive::Signals::make(
-      tool->context_->loop(),
-      {.on_signal = [&self = *tool](const executive::StopSignal&) { self.end_or_give_up(); },
-       .on_death = {}});
+      tool->context_->loop(), {.on_signal =
+                                   [&self = *tool](const executive::StopSignal& signal) {
+                                     if (self.stop_requests_.take(signal, self.clock_.now()))
+                                       self.end_or_give_up();
+                                   },
+                               .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   tool->signals_ = std::move(*signals);
   tool->context_->loop().add(*tool);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/executive/signals.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
@@ -21,10 +22,6 @@
 
 namespace CLI {
 class App;
-}
-
-namespace fanin::executive {
-class Signals;
 }
 
 namespace fanin::command {
@@ -128,6 +125,7 @@ private:
   std::unique_ptr<message::Context> context_;
   std::optional<net::HostResolver> resolver_; // of its loop
   std::unique_ptr<executive::Signals> signals_;
+  executive::StopRequests stop_requests_{executive::SignalsFrom::anyone};
   net::Timer next_send_;
   net::Timer limit_;
   net::Timer waiting_; // says what for

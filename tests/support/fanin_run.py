@@ -159,13 +159,16 @@ class Run:
         raise AssertionError(f"ended with {self.process.wait()} without {pattern!r}:\n{self.text()}")
 
     def wait_for_events(self, count):
-        """Until so many events more than now have been built."""
+        """Until so many events more than now have been built, and each builder unit was there: a run begins with the first one."""
         first = None
         while True:
             events = int(self.wait_for(r" (\d+) events ")[1])
             first = events if first is None else first
-            if events >= first + count:
+            if events >= first + count and self._builder_units("is process") <= self._builder_units("joined run"):
                 return events
+
+    def _builder_units(self, what):
+        return set(re.findall(rf" debug +(.*\bbu\d+) +{what} ", self.text()))
 
     def url(self):
         return self.wait_for(r"evm +listens at (\S+)")[1]

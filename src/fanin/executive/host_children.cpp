@@ -228,12 +228,12 @@ Result<> serve_process(const json::Value& start) {
   ForkedChildren children(loop);
   std::unique_ptr<Child> child;
   StopRequests stop_requests(SignalsFrom::launcher_or_first); // the launcher's come as requests
-  const auto signals = Signals::make(loop, {.on_signal =
-                                                [&](const StopSignal& signal) {
-                                                  if (stop_requests.take(signal.by_launcher))
-                                                    child->stop();
-                                                },
-                                            .on_death = {}});
+  const auto on_signal = [&](const StopSignal& signal) {
+    if (!stop_requests.take(signal, loop.now())) return;
+    child->stop();
+    fmt::print(stderr, "stops its process: a signal has come\n");
+  };
+  const auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   auto started =
       children.start(0, std::move(arguments), start.at("input").text(),
@@ -254,7 +254,8 @@ Result<> serve_process(const json::Value& start) {
   const auto on_line = [&](std::string_view text) {
     const auto line = json::Value::parse(text);
     if (!line || !child->alive()) return;
-    if (line->find("stop") != nullptr && stop_requests.take(true)) child->stop();
+    if (line->find("stop") != nullptr && stop_requests.take({.by_launcher = true}, loop.now()))
+      child->stop();
     if (line->find("kill") != nullptr) child->kill();
     if (line->find("death") != nullptr) children.tell_of_death(*child, line->at("death").natural());
   };

@@ -105,7 +105,7 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
   const LogFunction log = options.log;
   Launcher launcher(loop, *children, configuration, view, std::move(options));
   const auto on_signal = [&](const StopSignal& signal) {
-    if (stop_requests.take(signal.by_launcher)) {
+    if (stop_requests.take(signal, loop.now())) {
       launcher.on_signal();
     } else if (!signal.by_launcher) {
       log(LogLevel::info, ignored_text(signal));
@@ -391,13 +391,13 @@ void Launcher::on_signal() {
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     // Its second one makes it stop at once.
     if (signals_seen_ > 1 || !end_asked_) decides->child->stop();
-    if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
+    if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + patience_after_second);
     return;
   }
   for (auto& state : states_) {
     if (state->child != nullptr) state->child->stop();
   }
-  if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_after_second);
+  if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + patience_after_second);
 }
 
 void Launcher::end_all() {

@@ -215,7 +215,10 @@ TEST_F(LauncherTest, a_signal_goes_to_the_event_manager_and_a_second_one_hurries
   EXPECT_THAT(requests_of("bu0"), IsEmpty());
   launcher_->on_signal();
   EXPECT_THAT(requests_of("evm"), ElementsAre("stop", "stop"));
-  pass(seconds{3});
+  pass(seconds{2});
+  launcher_->on_signal();
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop", "stop", "stop"));
+  pass(seconds{1}); // from the second one on
   for (const char* const process : {"evm", "ru0", "bu0", "bu1"})
     EXPECT_EQ(requests_of(process).back(), "kill") << process;
 }

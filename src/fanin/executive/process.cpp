@@ -194,7 +194,7 @@ Result<> Process::run() {
 }
 
 void Process::on_signal(const StopSignal& signal) {
-  if (!stop_requests_.take(signal.by_launcher)) {
+  if (!stop_requests_.take(signal, loop_.now())) {
     if (has_event_manager() && !signal.by_launcher)
       log(options_.nodes.front(), LogLevel::info, ignored_text(signal));
   } else if (std::exchange(stops_, true)) {

@@ -46,18 +46,22 @@ void tell_of_death(pid_t process, std::uint64_t session) {
   (void)sigqueue(process, death_signal(), value); // else it notices by itself, after network.grace
 }
 
-bool StopRequests::take(bool by_launcher) {
-  if (by_launcher || from_ == SignalsFrom::anyone) {
-    ++counted_;
-  } else if (from_ == SignalsFrom::launcher) {
-    return false;
-  }
+bool StopRequests::counts(const StopSignal& signal, Time now) const {
+  if (signal.by_launcher) return true;
+  if (from_ != SignalsFrom::anyone) return false;
+  return taken_ == 0 || (!signal.hangup && now >= first_at_ + one_act);
+}
+
+bool StopRequests::take(const StopSignal& signal, Time now) {
+  if (!signal.by_launcher && from_ == SignalsFrom::launcher) return false;
+  if (counts(signal, now)) ++counted_;
+  if (taken_ == 0) first_at_ = now;
   const int asked = std::max(counted_, 1);
   return asked > std::exchange(taken_, asked);
 }
 
 std::string ignored_text(const StopSignal& signal) {
-  return fmt::format("ignores a signal{}: process {}, which has started it, stops it",
+  return fmt::format("a signal{} does nothing here: process {} has started this one, and stops it",
                      signal.sender > 0 ? fmt::format(" of process {}", signal.sender) : "",
                      getppid());
 }
@@ -84,7 +88,8 @@ bool Signals::poll() {
   const auto sender = static_cast<pid_t>(info.ssi_pid);
   const auto number = static_cast<int>(info.ssi_signo);
   if (number != death_signal()) {
-    handlers_.on_signal({.by_launcher = number == stop_signal(), .sender = sender});
+    handlers_.on_signal(
+        {.by_launcher = number == stop_signal(), .hangup = number == SIGHUP, .sender = sender});
   } else if (handlers_.on_death) {
     handlers_.on_death(sender, info.ssi_ptr);
   }

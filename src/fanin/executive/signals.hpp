@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
@@ -25,6 +26,7 @@ void tell_of_death(pid_t process, std::uint64_t session);
 
 struct StopSignal {
   bool by_launcher = false;
+  bool hangup = false; // SIGHUP: the terminal was closed
   pid_t sender = 0; // 0: the kernel, or a process that has no number here
 };
 
@@ -36,15 +38,22 @@ enum class SignalsFrom : std::uint8_t {
   launcher_or_first // the first one of another is the same as the launcher's first
 };
 
+// Which signals are a request: the first one to end in good order, the others to end at once.
 class StopRequests {
 public:
   explicit StopRequests(SignalsFrom from) : from_(from) {}
 
-  // True if this signal asks for more than all before it.
-  [[nodiscard]] bool take(bool by_launcher);
+  // True if this signal asks for more than all before it. One act may send several: `timeout` and a
+  // terminal that is closed send two, a service manager SIGTERM and SIGHUP.
+  [[nodiscard]] FANIN_INTERNAL_API bool take(const StopSignal& signal, Time now);
+
+  static constexpr Duration one_act = std::chrono::milliseconds{100};
 
 private:
+  [[nodiscard]] bool counts(const StopSignal& signal, Time now) const;
+
   SignalsFrom from_;
+  Time first_at_{};
   int counted_ = 0;
   int taken_ = 0;
 };

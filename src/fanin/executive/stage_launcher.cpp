@@ -21,9 +21,11 @@ Result<> run_stages(StageOptions options) {
   net::Loop loop(clock);
   ForkedChildren children(loop);
   StageLauncher launcher(loop, children, std::move(options));
-  auto signals =
-      Signals::make(loop, {.on_signal = [&launcher](const StopSignal&) { launcher.on_signal(); },
-                           .on_death = {}});
+  StopRequests stop_requests(SignalsFrom::anyone);
+  const auto on_signal = [&](const StopSignal& signal) {
+    if (stop_requests.take(signal, loop.now())) launcher.on_signal();
+  };
+  auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   if (auto started = launcher.start(); !started) return started;
   loop.run();
@@ -35,7 +37,9 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
       children_(children),
       options_(std::move(options)),
       states_(options_.configurations.size()),
-      senders_patience_([this] { stop_slices_not_begun(); }),
+      senders_patience_([this] {
+        phase_ == Phase::running ? stop_where_a_slice_never_begins() : stop_slices_not_begun();
+      }),
       patience_([this] {
         for (std::size_t i = 0; i < states_.size(); ++i) {
           if (!states_[i].alive()) continue;
@@ -117,6 +121,8 @@ void StageLauncher::on_exit(std::size_t index, const ChildExit& exit) {
                  fmt::format("{} {}: {}", what.name, exit.signal != 0 ? "died" : "failed", why));
     stop_others();
   }
+  if (what.group && phase_ == Phase::running)
+    senders_patience_.start(loop_, loop_.now() + begin_patience);
   if (phase_ != Phase::waiting && !any_alive(true)) stop_slices();
   if (!any_alive(true) && !any_alive(false)) loop_.stop();
 }
@@ -131,16 +137,29 @@ void StageLauncher::stop() {
 
 // A group that has ended before its own run began has never connected. Where a slice waits for it,
 // the other groups would wait for the slice.
+bool StageLauncher::never_begins(std::size_t index) const {
+  const State& state = states_[index];
+  return !options_.configurations[index].group && !state.begun && !state.stopped && state.alive();
+}
+
+void StageLauncher::stop_where_a_slice_never_begins() {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!never_begins(i)) continue;
+    const std::string why = "a group has ended before this slice could begin";
+    options_.on_failure(i, why);
+    options_.log(LogLevel::error, fmt::format("{}: {}", options_.configurations[i].name, why));
+    return stop_others();
+  }
+}
+
 void StageLauncher::stop_slices_not_begun() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    State& state = states_[i];
-    if (options_.configurations[i].group || state.begun || state.stopped || !state.alive())
-      continue;
+    if (!never_begins(i)) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} has not begun, since senders are missing: it stops before the "
                              "groups, and what they have for it is lost",
                              options_.configurations[i].name));
-    ask_to_stop(state);
+    ask_to_stop(states_[i]);
   }
 }
 
@@ -165,7 +184,7 @@ void StageLauncher::on_signal() {
   stop_slices();
   stop_all(true);
   stop_all(false);
-  patience_.start(loop_, loop_.now() + stages_patience);
+  if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + stages_patience);
 }
 
 bool StageLauncher::any_alive(bool groups) const {

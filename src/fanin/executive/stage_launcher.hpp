@@ -71,6 +71,8 @@ private:
   void on_exit(std::size_t index, const ChildExit& exit);
   void stop();
   void stop_slices();
+  [[nodiscard]] bool never_begins(std::size_t index) const; // a slice whose senders are missing
+  void stop_where_a_slice_never_begins();
   void stop_slices_not_begun();
   [[nodiscard]] bool any_alive(bool groups) const;
   void stop_all(bool groups);
@@ -80,7 +82,7 @@ private:
   Children& children_;
   StageOptions options_;
   std::vector<State> states_;
-  net::Timer senders_patience_; // until slices that have not begun are stopped
+  net::Timer senders_patience_; // with slices that have not begun when groups end
   net::Timer patience_; // until the rest is killed
   Phase phase_ = Phase::waiting;
   int signals_seen_ = 0;

@@ -73,6 +73,11 @@ protected:
     be_ready(2);
     log_.clear();
   }
+  void pass(Duration duration) {
+    clock_.advance(duration);
+    while (loop_.turn()) {
+    }
+  }
   void end(std::size_t index, const ChildExit& exit = {}) { processes_.at(index)->end(exit); }
 
   std::map<std::size_t, FakeProcess*> processes_; // that were started, by index
@@ -139,9 +144,7 @@ TEST_F(StageLauncherTest, a_slice_that_has_not_begun_does_not_hold_up_the_groups
   end(0); // before its run began: slice 0 waits for it, and group 1 for slice 0
   launcher_->on_signal();
   EXPECT_THAT(requests_[1], IsEmpty());
-  clock_.advance(seconds{5});
-  while (loop_.turn()) {
-  }
+  pass(seconds{5});
   EXPECT_THAT(requests_[1], ElementsAre("stop"));
   EXPECT_THAT(requests_[2], IsEmpty());
   end(1);
@@ -166,9 +169,7 @@ TEST_F(StageLauncherTest, a_second_signal_stops_all_at_once_and_who_stays_is_kil
   EXPECT_THAT(requests_[0], ElementsAre("stop", "stop"));
   EXPECT_THAT(requests_[1], ElementsAre("stop", "stop"));
   end(0);
-  clock_.advance(seconds{11});
-  while (loop_.turn()) {
-  }
+  pass(seconds{11});
   EXPECT_THAT(requests_[0], ElementsAre("stop", "stop"));
   EXPECT_THAT(requests_[1], ElementsAre("stop", "stop", "kill"));
   EXPECT_THAT(log_, Contains("slice0 does not end: killed"));
@@ -220,6 +221,33 @@ TEST_F(StageLauncherTest, a_group_that_cannot_be_started_ends_the_others) {
   EXPECT_THAT(requests_[0], ElementsAre("stop"));
   end(0);
   EXPECT_THAT(requests_[1], ElementsAre("stop"));
+}
+
+TEST_F(StageLauncherTest, where_a_group_ends_before_a_slice_has_begun_all_stop) {
+  run_all();
+  be_ready(1, "running");
+  end(0); // slice 1 waits for it, and group 1 for slice 1
+  pass(seconds{4});
+  EXPECT_THAT(failures_, IsEmpty()) << "its report may be on the way";
+  pass(seconds{1});
+  EXPECT_THAT(failures_, ElementsAre("2: a group has ended before this slice could begin"));
+  EXPECT_THAT(requests_[3], ElementsAre("stop"));
+  EXPECT_THAT(requests_[2], IsEmpty());
+  pass(seconds{5});
+  EXPECT_THAT(requests_[2], ElementsAre("stop"));
+  end(2);
+  end(3);
+  EXPECT_THAT(requests_[1], ElementsAre("stop"));
+}
+
+TEST_F(StageLauncherTest, a_group_that_ends_when_all_slices_have_begun_stops_nobody) {
+  run_all();
+  end(0);
+  be_ready(1, "running");
+  be_ready(2, "running");
+  pass(seconds{5});
+  EXPECT_THAT(failures_, IsEmpty());
+  EXPECT_THAT(requests_[3], IsEmpty());
 }
 
 TEST_F(StageLauncherTest, a_slice_that_cannot_be_started_ends_the_one_before) {
