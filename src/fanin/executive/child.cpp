@@ -37,6 +37,8 @@ constexpr int pipe_bytes = 1 << 20;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1); // it died in between
   setpgid(0, 0);
+  // Blocked here, so that nothing is lost. What a plug-in starts finds them as usual.
+  for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
   dup2(input, STDIN_FILENO);
   fcntl(report_descriptor, F_SETFD, 0);
   execv("/proc/self/exe", arguments.data());

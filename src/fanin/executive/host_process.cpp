@@ -47,7 +47,7 @@ Result<Pipe> make_pipe() {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr); // ssh wants its signals
   std::signal(SIGPIPE, SIG_DFL);
-  // Who stops all processes does not cut the connections. (ssh leaves these as it finds them.)
+  // Else a signal to all processes would cut the connections. (ssh goes on to ignore these.)
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);

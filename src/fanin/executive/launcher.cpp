@@ -387,6 +387,7 @@ void Launcher::on_signal() {
                      ? "stopping: what was read is still built; a second signal stops at once"
                      : "stopping: what was read is still built");
   }
+  if (over_ && signals_seen_ == 1) return; // all have been asked
   ProcessState* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     // Its second one makes it stop at once.

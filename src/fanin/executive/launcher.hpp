@@ -40,7 +40,7 @@ struct LauncherOptions {
 [[nodiscard]] FANIN_INTERNAL_API Result<> run_processes(const config::Configuration& configuration,
                                                         RunView& view, LauncherOptions options);
 
-// What run_processes() decides: which process starts, is started again, or gets a signal, and when.
+// What run_processes() decides: which process starts, is started again, or is stopped, and when.
 // Thread: its loop. All arguments outlive it.
 class Launcher {
 public:

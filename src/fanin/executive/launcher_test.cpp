@@ -431,6 +431,16 @@ TEST_F(LauncherTest, a_filter_that_cannot_be_made_ends_the_run_before_it_begins)
   EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
 }
 
+TEST_F(LauncherTest, a_first_signal_after_the_end_of_the_run_asks_for_no_more) {
+  start_all();
+  begin();
+  end("evm");
+  launcher_->on_signal();
+  EXPECT_THAT(requests_of("bu0"), ElementsAre("stop"));
+  launcher_->on_signal();
+  EXPECT_THAT(requests_of("bu0"), ElementsAre("stop", "stop"));
+}
+
 TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
   start_all();
   begin();

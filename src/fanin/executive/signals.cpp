@@ -15,8 +15,8 @@
 namespace fanin::executive {
 namespace {
 
-// A check costs a system call, and while there is work there are none: now and then, and after
-// sleeping.
+// A check costs a system call, and while there is work there are none: now and then, after
+// sleeping, and as long as the next signal may be of the same act.
 constexpr std::uint32_t polls_per_check = 64;
 
 int death_signal() { return SIGRTMIN; } // with the session as its value
@@ -61,7 +61,7 @@ bool StopRequests::take(const StopSignal& signal, Time now) {
 }
 
 std::string ignored_text(const StopSignal& signal) {
-  return fmt::format("a signal{} does nothing here: process {} has started this one, and stops it",
+  return fmt::format("a signal{} is ignored: only process {}, which has started this one, stops it",
                      signal.sender > 0 ? fmt::format(" of process {}", signal.sender) : "",
                      getppid());
 }
@@ -82,9 +82,17 @@ Signals::Signals(net::Loop& loop, Handlers handlers, Descriptor descriptor)
 Signals::~Signals() { loop_.remove(*this); }
 
 bool Signals::poll() {
-  if (!std::exchange(check_, false) && ++polls_ % polls_per_check != 0) return false;
-  signalfd_siginfo info{};
-  if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
+  const bool looks = std::exchange(check_, false) || loop_.now() < look_until_;
+  if (!looks && ++polls_ % polls_per_check != 0) return false;
+  bool any = false;
+  for (signalfd_siginfo info{}; read(descriptor_.get(), &info, sizeof info) == ssize_t{sizeof info};
+       any = true)
+    take(info);
+  if (any) look_until_ = loop_.now() + StopRequests::one_act;
+  return any;
+}
+
+void Signals::take(const signalfd_siginfo& info) {
   const auto sender = static_cast<pid_t>(info.ssi_pid);
   const auto number = static_cast<int>(info.ssi_signo);
   if (number != death_signal()) {
@@ -93,7 +101,6 @@ bool Signals::poll() {
   } else if (handlers_.on_death) {
     handlers_.on_death(sender, info.ssi_ptr);
   }
-  return true;
 }
 
 bool Signals::arm() {

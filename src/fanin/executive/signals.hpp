@@ -1,8 +1,9 @@
 // SIGINT, SIGTERM and SIGHUP as events of the loop, which interrupt nothing. SIGHUP stays ignored
-// if it was ignored at the start (nohup). A launcher uses real-time signals: each of them arrives,
-// where of two alike of the others, which may have two senders, one may be lost.
+// if it was ignored at the start (nohup). A launcher uses real-time signals, since each of these
+// arrives: of two SIGTERM that are pending together the kernel keeps one.
 #pragma once
 
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -30,12 +31,12 @@ struct StopSignal {
   pid_t sender = 0; // 0: the kernel, or a process that has no number here
 };
 
-// Whose signals stop a process. Who stops a whole run (a service manager, killall) reaches each
-// process that a launcher has started directly and through the launcher.
+// Whose signals stop a process. A service manager, or pkill, signals every process of a run. A
+// child gets that signal, and then what its launcher asks for.
 enum class SignalsFrom : std::uint8_t {
   anyone,
   launcher,
-  launcher_or_first // the first one of another is the same as the launcher's first
+  launcher_or_first // also the first one of another; the launcher's first then adds nothing
 };
 
 // Which signals are a request: the first one to end in good order, the others to end at once.
@@ -83,11 +84,14 @@ public:
 private:
   Signals(net::Loop& loop, Handlers handlers, Descriptor descriptor);
 
+  void take(const signalfd_siginfo& info);
+
   net::Loop& loop_;
   Handlers handlers_;
   Descriptor descriptor_;
   std::uint32_t polls_ = 0;
   bool check_ = true; // with the next poll
+  Time look_until_{}; // with each one
 };
 
 } // namespace fanin::executive

@@ -38,7 +38,8 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
       options_(std::move(options)),
       states_(options_.configurations.size()),
       senders_patience_([this] {
-        phase_ == Phase::running ? stop_where_a_slice_never_begins() : stop_slices_not_begun();
+        if (phase_ == Phase::running) stop_if_a_slice_never_begins();
+        if (phase_ != Phase::running) stop_slices_not_begun();
       }),
       patience_([this] {
         for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -142,10 +143,15 @@ bool StageLauncher::never_begins(std::size_t index) const {
   return !options_.configurations[index].group && !state.begun && !state.stopped && state.alive();
 }
 
-void StageLauncher::stop_where_a_slice_never_begins() {
+void StageLauncher::stop_if_a_slice_never_begins() {
+  std::string ended;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!options_.configurations[i].group || states_[i].alive()) continue;
+    ended += (ended.empty() ? "" : ", ") + options_.configurations[i].name;
+  }
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!never_begins(i)) continue;
-    const std::string why = "a group has ended before this slice could begin";
+    const std::string why = ended + " has ended before this slice could begin";
     options_.on_failure(i, why);
     options_.log(LogLevel::error, fmt::format("{}: {}", options_.configurations[i].name, why));
     return stop_others();

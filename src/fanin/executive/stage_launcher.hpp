@@ -72,7 +72,7 @@ private:
   void stop();
   void stop_slices();
   [[nodiscard]] bool never_begins(std::size_t index) const; // a slice whose senders are missing
-  void stop_where_a_slice_never_begins();
+  void stop_if_a_slice_never_begins();
   void stop_slices_not_begun();
   [[nodiscard]] bool any_alive(bool groups) const;
   void stop_all(bool groups);
