@@ -23,7 +23,7 @@ def test_weights_share_the_bytes():
         config = folder.small(builders=0, more=WEIGHTS)
         text = config.read_text().replace("[[builder]]\ncount = 0\n", "")
         config.write_text(text + "[[builder]]\n[[builder]]\nweight = 3\n")
-        with Run(config, "--events", "3000") as run:
+        with Run(config, "--events", "3000", "--set", "network.url=inproc://") as run:  # both are there from the beginning
             result = run.finish()
         check_balanced(result)
         events = [result["nodes"][name]["events"] for name in ("bu0", "bu1")]
