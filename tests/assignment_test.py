@@ -47,9 +47,7 @@ def test_by_number_waits_for_a_dead_builder_unit_and_says_so():
             run.kill("bu1")
             run.wait_for(r"builder unit 'bu1' to start, which alone builds its share of the events")
             run.signal()
-            run.wait_for("stopping: what was read is still built")
-            for _ in range(2):  # half a second apart
-                run.wait_for("  stopping")
+            run.wait_until_stopping()
             run.signal()
             assert "second signal" in run.finish(status=1)["error"]
 

@@ -65,10 +65,8 @@ def test_a_second_signal_stops_at_once():
                 run.kill(node, signal.SIGSTOP)
             run.wait_for(r" [1-9]\d{2,} open")
             run.signal()
-            run.wait_for("stopping: what was read is still built")
-            for _ in range(2):  # half a second apart: what comes with the first one is no second
-                run.wait_for("  stopping")
-            run.signal(signal.SIGHUP)  # nor is a closed terminal
+            run.wait_until_stopping()
+            run.signal(signal.SIGHUP)  # a closed terminal is no second one
             run.wait_for("  stopping")
             run.signal()
             result = run.finish(status=1)
@@ -198,9 +196,7 @@ def test_a_second_signal_stops_at_once_while_the_disk_is_full():
                 take_away(folder.path / "out")
                 run.wait_for("No such file or directory")
                 run.signal()
-                run.wait_for("stopping: what was read is still built")
-                for _ in range(2):  # half a second apart
-                    run.wait_for("  stopping")
+                run.wait_until_stopping()
                 run.signal()
                 result = run.finish(status=1)
             assert "second signal" in result["error"], run.text()

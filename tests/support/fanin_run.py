@@ -186,6 +186,12 @@ class Run:
     def signal(self, number=signal.SIGINT):
         self.process.send_signal(number)
 
+    def wait_until_stopping(self):
+        """After a signal, until the next one is a second request: what comes within 0.1 s is a part of the first one."""
+        self.wait_for("stopping: what was read is still built")
+        for _ in range(2):  # half a second apart
+            self.wait_for("  stopping")
+
     def finish(self, status=0):
         """Waits for the end, checks the exit status and gives the result object."""
         while self._next("end") is not None:

@@ -110,6 +110,7 @@ private:
     request[key] = what;
     requests_->send(request);
   }
+
   void on_line(std::string_view text) {
     const auto line = json::Value::parse(text);
     if (!line || !line->is_object()) return; // what a shell there says on its own
@@ -227,7 +228,7 @@ Result<> serve_process(const json::Value& start) {
   ReportPipe output(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   ForkedChildren children(loop);
   std::unique_ptr<Child> child;
-  StopRequests stop_requests(SignalsFrom::launcher_or_first); // the launcher's come as requests
+  StopRequests stop_requests(SignalsFrom::launcher_or_first); // the launcher's come as lines
   const auto on_signal = [&](const StopSignal& signal) {
     if (!stop_requests.take(signal, loop.now())) return;
     child->stop();

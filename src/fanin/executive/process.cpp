@@ -197,7 +197,7 @@ void Process::on_signal(const StopSignal& signal) {
   if (!stop_requests_.take(signal, loop_.now())) {
     if (has_event_manager() && !signal.by_launcher)
       log(options_.nodes.front(), LogLevel::info, ignored_text(signal));
-  } else if (std::exchange(stops_, true)) {
+  } else if (stop_requests_.at_once()) {
     stop_now("stopped at once by a second signal");
   } else {
     stop();

@@ -88,7 +88,6 @@ private:
   net::TransportSet transport_set_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
-  bool stops_ = false; // a signal has asked for it
   bool companions_stopped_ = false;
 };
 

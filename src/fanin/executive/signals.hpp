@@ -3,7 +3,6 @@
 // arrives: of two SIGTERM that are pending together the kernel keeps one.
 #pragma once
 
-#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -16,6 +15,8 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
+
+struct signalfd_siginfo;
 
 namespace fanin::executive {
 
@@ -47,6 +48,8 @@ public:
   // True if this signal asks for more than all before it. One act may send several: `timeout` and a
   // terminal that is closed send two, a service manager SIGTERM and SIGHUP.
   [[nodiscard]] FANIN_INTERNAL_API bool take(const StopSignal& signal, Time now);
+
+  [[nodiscard]] bool at_once() const { return taken_ > 1; } // more than the first was asked for
 
   static constexpr Duration one_act = std::chrono::milliseconds{100};
 

@@ -22,7 +22,9 @@ TEST(StopRequests, a_user_has_to_send_the_second_one_later) {
   EXPECT_TRUE(requests.take(other, start));
   EXPECT_FALSE(requests.take(other, start)) << "`timeout` sends two";
   EXPECT_FALSE(requests.take(other, later - Duration{1}));
+  EXPECT_FALSE(requests.at_once());
   EXPECT_TRUE(requests.take(other, later));
+  EXPECT_TRUE(requests.at_once());
   EXPECT_TRUE(requests.take(other, later));
 }
 
