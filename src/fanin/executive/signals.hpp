@@ -3,6 +3,7 @@
 // arrives: of two SIGTERM that are pending together the kernel keeps one.
 #pragma once
 
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -15,8 +16,6 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
-
-struct signalfd_siginfo;
 
 namespace fanin::executive {
 
