@@ -9,7 +9,6 @@ from argparse import Namespace
 from pathlib import Path
 
 import checks
-import lost_tests
 import test_report
 from checks import NIGHTLY, ROOT, Session, gtest, pytest
 
@@ -202,14 +201,6 @@ def test_nightly_goes_on_after_the_steps_that_passed_and_begins_again_with_anoth
     assert night("a") == (0, [])
     assert night("a", restart=True) == (0, ["first", "second"])
     assert night("b") == (0, ["first", "second"])
-
-
-def test_one_of_two_tests_of_the_same_name_in_two_modules_cannot_vanish():
-    before = {"net.Url.parses", "config.Url.parses", "wire.Golden.bytes"}
-    assert lost_tests.compare(before, before | {"base.New.one"}) == ([], [])
-    assert lost_tests.compare(before, before - {"net.Url.parses"}) == (["net.Url.parses"], [])
-    moved = before - {"wire.Golden.bytes"} | {"memory.Golden.bytes"}
-    assert lost_tests.compare(before, moved) == ([], [("wire.Golden.bytes", "memory.Golden.bytes")])
 
 
 def test_fuzzing_without_a_target_fails():
