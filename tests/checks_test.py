@@ -8,6 +8,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+import check_commit
 import checks
 import test_report
 from checks import NIGHTLY, ROOT, Session, gtest, pytest
@@ -201,6 +202,33 @@ def test_nightly_goes_on_after_the_steps_that_passed_and_begins_again_with_anoth
     assert night("a") == (0, [])
     assert night("a", restart=True) == (0, ["first", "second"])
     assert night("b") == (0, ["first", "second"])
+
+
+# --- subjects of commits ------------------------------------------------------------------------------------------
+
+def commits_in(folder, *subjects):
+    def git(*words, **environment):
+        subprocess.run(["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, env=os.environ | environment)
+
+    git("init", "--quiet")
+    for day, subject in enumerate(subjects, 1):
+        git("commit", "--quiet", "--allow-empty", "-m", subject, GIT_COMMITTER_DATE=f"2026-01-{day:02}T12:00:00Z")
+
+
+def test_subjects_of_new_commits_are_checked(tmp_path, capsys):
+    commits_in(tmp_path, "All is well", "net: refuse a page", "Merge branch 'x'", "net: a page is refused")
+    assert check_commit.check_new(tmp_path, "2026-01-02T00:00:00Z") == 1
+    assert "net: a page is refused: the subject is" in capsys.readouterr().out
+    assert check_commit.check_new(tmp_path, "2026-01-05T00:00:00Z") == 0
+    assert check_commit.check_new(tmp_path, "2026-01-01T00:00:00Z") == 1
+
+
+def test_subjects_are_not_checked_where_there_is_no_history(tmp_path):
+    commits_in(tmp_path, "All is well")
+    inner = tmp_path / "ours"
+    inner.mkdir()
+    assert check_commit.check_new(inner, "2026-01-01T00:00:00Z") == 77
+    assert check_commit.check_new(Path("/"), "2026-01-01T00:00:00Z") == 77
 
 
 def test_fuzzing_without_a_target_fails():
