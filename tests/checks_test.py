@@ -152,7 +152,7 @@ def test_a_test_that_was_asked_for_by_name_may_not_be_skipped_whatever_the_reaso
     report_with(monkeypatch)
     monkeypatch.setattr(Session, "build", lambda *_: True)
     monkeypatch.setattr(checks, "labels", lambda _: ["net"])
-    options = {"preset": "release", "ctest": [], "full": False}
+    options = {"preset": "release", "ctest": [], "full": False, "again": False}
     assert checks.test(Namespace(**options, names=[])) == 0
     assert checks.test(Namespace(**options, names=["net"])) == 1
 
@@ -166,7 +166,7 @@ def test_a_plain_run_leaves_out_what_takes_long_unless_it_is_asked_for(monkeypat
     monkeypatch.setattr(Session, "close", lambda *_: 0)
     monkeypatch.setattr(checks, "labels", lambda _: ["bench"])
     for full, names, ctest in ((False, [], []), (True, [], []), (False, ["bench"], []), (False, [], ["-R", "plot"])):
-        checks.test(Namespace(preset="release", ctest=ctest, full=full, names=names))
+        checks.test(Namespace(preset="release", ctest=ctest, full=full, again=False, names=names))
     plain, *others = [options for preset, options in chosen if preset == "release"]
     assert plain == ["-E", checks.ONLY_FULL]
     assert len(others) == 3 and all(checks.ONLY_FULL not in options for options in others)
@@ -175,7 +175,7 @@ def test_a_plain_run_leaves_out_what_takes_long_unless_it_is_asked_for(monkeypat
 def test_an_unknown_name_is_an_error_of_usage(monkeypatch, capsys):
     monkeypatch.setattr(Session, "build", lambda *_: True)
     monkeypatch.setattr(checks, "labels", lambda _: ["net", "wire"])
-    assert checks.test(Namespace(preset="release", ctest=[], full=False, names=["wire", "moon"])) == 2
+    assert checks.test(Namespace(preset="release", ctest=[], full=False, again=False, names=["wire", "moon"])) == 2
     assert "no test is labelled moon; there are: net, wire" in capsys.readouterr().err
 
 
@@ -202,6 +202,71 @@ def test_nightly_goes_on_after_the_steps_that_passed_and_begins_again_with_anoth
     assert night("a") == (0, [])
     assert night("a", restart=True) == (0, ["first", "second"])
     assert night("b") == (0, ["first", "second"])
+
+
+# --- tests that are run once more ----------------------------------------------------------------------------------
+
+PRESETS = """{"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build/release"}],
+ "testPresets": [{"name": "release", "configurePreset": "release"}]}"""
+STEADY = "echo fine"
+ONCE = "echo run; mkdir $0.seen && exit 1; exit 0"  # fails the first time
+ALWAYS = "echo broken; exit 1"
+
+
+def run_scripts(folder, monkeypatch, again=True, **scripts):
+    """./dev test of a tree whose tests are these scripts: its exit status."""
+    build = folder / "build/release"
+    build.mkdir(parents=True)
+    (folder / "CMakePresets.json").write_text(PRESETS)
+    for name, text in scripts.items():
+        (build / name).write_text(text)
+    (build / "CTestTestfile.cmake").write_text("".join(f'add_test([=[{name}.x/1]=] "sh" "{build / name}")\n' for name in scripts))
+    monkeypatch.setattr(checks, "ROOT", folder)
+    monkeypatch.setattr(Session, "build", lambda *_: True)
+    return checks.test(Namespace(preset="release", ctest=[], full=False, again=again, names=[]))
+
+
+def outputs(folder, name):
+    kept = folder / checks.AGAIN / "release" / f"{name}.x_1"
+    return [(kept / f"{which}.txt").read_text().splitlines()[0] for which in ("first", "second")]
+
+
+def test_a_test_that_fails_once_and_then_passes_is_named_as_unstable(tmp_path, monkeypatch, capfd):
+    assert run_scripts(tmp_path, monkeypatch, steady=STEADY, once=ONCE) == 0
+    *_, named, last = capfd.readouterr().out.splitlines()
+    assert named.startswith("unstable: once.x/1 (release) failed once"), named
+    assert last == "2 passed, 0 failed, 0 skipped"
+    assert outputs(tmp_path, "once")[0] == "run", "first"
+    assert "run" in outputs(tmp_path, "once")[1], "second"
+    assert not (tmp_path / checks.AGAIN / "release/steady.x_1").exists()
+
+
+def test_a_test_that_fails_twice_fails_the_run(tmp_path, monkeypatch, capfd):
+    assert run_scripts(tmp_path, monkeypatch, steady=STEADY, always=ALWAYS, once=ONCE) == 1
+    *_, named, last = capfd.readouterr().out.splitlines()
+    assert named.startswith("unstable: once.x/1 (release)"), named
+    assert last == "2 passed, 1 failed, 0 skipped"
+    assert outputs(tmp_path, "always") == ["broken", "broken"]
+
+
+def test_a_plain_run_and_one_in_which_many_tests_fail_run_none_once_more(tmp_path, monkeypatch, capfd):
+    assert run_scripts(tmp_path / "plain", monkeypatch, again=False, once=ONCE) == 1
+    assert run_scripts(tmp_path / "many", monkeypatch, **{f"once{n}": ONCE for n in range(checks.AGAIN_MOST + 1)}) == 1
+    assert "unstable" not in capfd.readouterr().out
+
+
+def test_a_step_in_the_guest_is_run_once_more_and_named_by_the_host(tmp_path, monkeypatch, capfd):
+    results = iter([False, True, False, False])
+    guest = Session()
+    assert guest.run("peers", lambda: (next(results), ""), again="in the guest")
+    assert not guest.run("sockets", lambda: (next(results), ""), again="in the guest")
+    guest.close(0)
+    (tmp_path / "said").write_text(capfd.readouterr().out)
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    host = Session()
+    host.run_beside("RDMA", ["cat", str(tmp_path / "said")], lambda: None)
+    assert (guest.failed, host.unstable) == (1, ["peers (in the guest)"])
+    assert "once more: peers" in (tmp_path / checks.AGAIN / "RDMA.txt").read_text()
 
 
 # --- subjects of commits ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class Test:
     seconds: float
     status: str  # passed, failed or skipped
     reason: str = ""  # why it was skipped
+    output: str = ""  # where the report has it, and it was not skipped
 
 
 class TestReport:
@@ -43,10 +44,15 @@ class TestReport:
 def _test_of(case):
     name, seconds = case.get("name", ""), float(case.get("time") or 0)
     if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
-        return Test(name, seconds, "failed")
+        return Test(name, seconds, "failed", output=_output(case))
     if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
         return Test(name, seconds, "skipped", _reason(case))
-    return Test(name, seconds, "passed")
+    return Test(name, seconds, "passed", output=_output(case))
+
+
+def _output(case):
+    failure = case.find("failure")
+    return (case.findtext("system-out") or "") + ((failure.text or "") if failure is not None else "")
 
 
 def _reason(case):

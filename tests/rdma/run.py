@@ -32,11 +32,11 @@ def main(build):
 
     def gtest(name, program, selection="*", **environment):
         session.run(name, reporting("--gtest_output=xml:", *LIMIT, f"{build}/tests/{program}", f"--gtest_filter={selection}",
-                                    "--gtest_brief=1", **environment))
+                                    "--gtest_brief=1", **environment), again="in the guest")
 
     def pytest(name, *tests, **environment):
         words = ("python3", "-m", "pytest", *(f"{RDMA_TEST}::{test}" for test in tests))
-        session.run(name, reporting("--junitxml=", *LIMIT, *words, **environment))
+        session.run(name, reporting("--junitxml=", *LIMIT, *words, **environment), again="in the guest")
 
     session.run("both devices are there", lambda: (Path("/sys/class/infiniband/rxe1").exists(), ""))
     gtest("peers that are no peers, options", "fanin_net_verbs_test")
