@@ -5,15 +5,10 @@ import os
 import sys
 from dataclasses import asdict
 
-import evidence
-import evidence_figures
-import evidence_gigabit
-import evidence_log_normal
-import evidence_rails
-import evidence_shaping
-import evidence_two_stage
 import pytest
-from evidence_shaping import Row
+from evidence import __main__ as evidence
+from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
+from evidence.shaping import Row
 
 ROWS = [Row("buffers", "2x2", "none"), Row("buffers", "2x2", "tokens", "32KiB"),
         Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
@@ -46,7 +41,7 @@ def tool(monkeypatch, tmp_path):
     """Runs it with a bench that answers so much idle time, one after the other."""
     monkeypatch.setattr(evidence, "Testbed", Testbeds)
     monkeypatch.setattr(evidence, "conditions", lambda fanin: {"date": "2026-11-26", "commit": "0123456789ab", "machine": "some CPU"})
-    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter(ROWS))
+    monkeypatch.setattr(shaping, "rows", lambda: iter(ROWS))
     Testbeds.made = []
     benches = []
 
@@ -62,9 +57,9 @@ def tool(monkeypatch, tmp_path):
                    "retransmitted": 3, "p50_us": 100}
             return {"results": [{"what": "nxn", "ratio_to_link": 0.92, "idle_cpu": share}, evb, *more]}
 
-        monkeypatch.setattr(evidence_shaping, "run_json", bench)
-        monkeypatch.setattr(evidence_shaping, "plots", lambda found, folder: ["a.svg"])
-        monkeypatch.setattr(sys, "argv", ["evidence.py", "fanin", str(tmp_path), "shaping", *words])
+        monkeypatch.setattr(shaping, "run_json", bench)
+        monkeypatch.setattr(shaping, "plots", lambda found, folder: ["a.svg"])
+        monkeypatch.setattr(sys, "argv", ["evidence", "fanin", str(tmp_path), "shaping", *words])
         with pytest.raises(SystemExit) as ended:
             evidence.main()
         return ended.value.code
@@ -132,7 +127,7 @@ def test_the_tables_are_recorded_between_marks(tool, tmp_path):
 
 
 def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter(OTHERS))
+    monkeypatch.setattr(shaping, "rows", lambda: iter(OTHERS))
     both = {"what": "full duplex", "ratio_to_link": 0.88, "ratio_to_apart": 0.97, "idle_cpu": 0.4, "loaded": False}
     slow = {"what": "throttled", "cpu_before": 0.1, "cpu_quota": 0.01, "cpu_throttled": 0.0098, "ratio_of_others": 0.96, "idle_cpu": 0.2,
             "loaded": True}
@@ -145,11 +140,11 @@ def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_
 
 
 def test_two_rails_are_compared_with_one():
-    row = next(evidence_rails.rows())
+    row = next(rails.rows())
     rail = {"bytes_per_s": 24.8e6, "idle_cpu": 0.9}
     pair = {"bytes_per_s": 48e6, "ratio_to_one_rail": 1.935, "idle_cpu": 0.9, "remark": "a remark"}
     found = {row.name(): asdict(row) | {"measured_mbits": 100, "results": {"one rail": rail, "evb": pair}}}
-    assert "| 2x2 | none | 100 Mb/s | 24.8 | 48.0 | 1.94 | 90 % | a remark |" in evidence_rails.tables(found)
+    assert "| 2x2 | none | 100 Mb/s | 24.8 | 48.0 | 1.94 | 90 % | a remark |" in rails.tables(found)
     assert row.bench()[-4:] == ["--sources", "2", "--rails", "2"] and row.testbed(100)[-2:] == ["--rails", "2"]
 
 
@@ -171,7 +166,7 @@ def test_options_of_rows_are_those_of_the_bench():
 
 
 def test_all_rows_differ_and_fit_into_an_hour():
-    for which in (evidence_shaping, evidence_log_normal):
+    for which in (shaping, log_normal):
         names = [row.name() for row in which.rows()]
         assert len(set(names)) == len(names)
         assert json.loads(json.dumps(names)) == names
@@ -180,7 +175,7 @@ def test_all_rows_differ_and_fit_into_an_hour():
 
 
 def test_other_sets_have_tables_and_differ():
-    for which in (evidence_gigabit, evidence_two_stage, evidence_log_normal, evidence_rails):
+    for which in (gigabit, two_stage, log_normal, rails):
         names = [row.name() for row in which.rows()]
         assert len(set(names)) == len(names)
         assert which.tables({}), "before anything is measured, too"
@@ -189,26 +184,26 @@ def test_other_sets_have_tables_and_differ():
 def test_a_stage_is_compared_with_two():
     one = {"events_per_s": 100.0, "bytes_per_s": 5e6, "idle_cpu": 0.5, "mbits": 100}
     two = one | {"events_per_s": 46.5, "mbits": 50}
-    found = {row.name(): asdict(row) | {"results": one if row.stages == "one" else two} for row in evidence_two_stage.rows()}
-    assert "| 2KiB | 100 | 5.0 | 100 Mb/s | 50 % | 46 | 5.0 | 50 Mb/s | 50 % | 93 % |" in evidence_two_stage.tables(found)
+    found = {row.name(): asdict(row) | {"results": one if row.stages == "one" else two} for row in two_stage.rows()}
+    assert "| 2KiB | 100 | 5.0 | 100 Mb/s | 50 % | 46 | 5.0 | 50 Mb/s | 50 % | 93 % |" in two_stage.tables(found)
 
 
 def test_the_size_of_a_run_of_two_stages_is_whole_blocks():
-    for size in evidence_two_stage.SIZES:
-        assert evidence_two_stage.events(size) % (2 * evidence_two_stage.BLOCK) == 0
+    for size in two_stage.SIZES:
+        assert two_stage.events(size) % (2 * two_stage.BLOCK) == 0
 
 
 def test_a_builder_unit_s_work_is_said():
     cpu = [{"name": "evm", "cpu": 0.5}, {"name": "bu0", "cpu": 0.061}, {"name": "bu1", "cpu": 0.05}]
-    row = next(row for row in evidence_gigabit.rows() if row.arrangement == "work")
+    row = next(row for row in gigabit.rows() if row.arrangement == "work")
     found = {row.name(): asdict(row) | {"results": {"evb": {"bytes_per_s": 128e6, "processes": cpu}}}}
-    assert "A builder unit that builds 64.0 MB/s takes 6.1 % of a core." in evidence_gigabit.tables(found)
+    assert "A builder unit that builds 64.0 MB/s takes 6.1 % of a core." in gigabit.tables(found)
 
 
 def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
     drawn = {}
-    monkeypatch.setattr(evidence_shaping, "draw", lambda file, panels, *axes, **scales: drawn.update({file.name: panels}))
-    for which, name in ((evidence_shaping, "shaping"), (evidence_log_normal, "log-normal")):
+    monkeypatch.setattr(shaping, "draw", lambda file, panels, *axes, **scales: drawn.update({file.name: panels}))
+    for which, name in ((shaping, "shaping"), (log_normal, "log-normal")):
         found = {row.name(): asdict(row) | {"results": {"evb": {"ratio_to_link": 0.9, "p50_us": 100, "p99_us": 200, "p999_us": 300}}}
                  for row in which.rows()}
         assert set(which.plots(found, tmp_path)) <= set(drawn)
@@ -218,17 +213,17 @@ def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
 
 
 def test_a_figure_without_a_result_is_left_out_and_the_others_are_tables_and_drawings(tmp_path):
-    assert evidence_figures.tables({}) == [] and evidence_figures.plots({}, tmp_path) == []
+    assert figures.tables({}) == [] and figures.plots({}, tmp_path) == []
     rate = {"size_bytes": 1024, "bytes_per_s": 1.5e9, "per_node_bytes_per_s": 11e6}
     moments = [{"at_s": at, "bytes_per_s": 1e8 if at <= 2 else 9e7, "cpu": 0.5, "side_load_cpu": float(at > 2)} for at in range(1, 7)]
     found = {"nxn": {"results": [{"what": "raw", **rate}, {"what": "fanin", **rate, "bytes_per_s": 1.47e9}], "drawing": "<svg/>"},
              "receive": {"results": [{"what": "evb", **rate, "events_per_s": 2720.0, "reaches_requirement": True}], "drawing": "<svg/>"},
              "side-load": {"results": [], "drawing": "<svg/>", "timeline": {
                  "side_load_from_s": 2, "moments": moments, "sampling": {"cpu": 0.001}, "sensors": {"power_w": {"text": "not available"}}}}}
-    lines = evidence_figures.tables(found)
+    lines = figures.tables(found)
     assert "| 1 Ki | 1.5 | - | 1.47 | 98 % |" in lines
     assert "| 1 Ki | 2.72 | 11.0 | - | yes |" in lines
     assert "| beside the other work | 90.0 | 0.50 | 1.00 |" in lines
     assert "Sampling once a second took 0.10 % of a core. Sensors: power: not available." in lines
-    assert evidence_figures.plots(found, tmp_path) == ["nxn.svg", "receive.svg", "side-load.svg"]
+    assert figures.plots(found, tmp_path) == ["nxn.svg", "receive.svg", "side-load.svg"]
     assert (tmp_path / "receive.svg").read_text() == "<svg/>"

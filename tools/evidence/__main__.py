@@ -1,14 +1,14 @@
-#!/usr/bin/env python3
 """Measures on the testbed what the papers on event building measured; ./dev evidence SET runs it.
 
-Usage: evidence.py FANIN RESULTS SET [--minutes N] [--restart] [--record DOCUMENT]
+Usage: python3 -m evidence FANIN RESULTS SET [--minutes N] [--restart] [--record DOCUMENT]
 
 SET is `shaping` (what shaping does; Moser 2007, tables V and VI, figure 13), `log-normal` (the same with fragments of log-normal
 sizes), `rails` (two rails beside one), `gigabit` (baseline, folded and trapezoidal event builders; Pieri 2006), `two-stage` (Pieri
-2006, the FED builder) or `figures` (single figures of several papers). RESULTS is a folder. Each row is written there when it is measured, so a run that is ended loses one row at most, and the next one goes on where
-it stopped; --restart begins anew. It stops after N minutes (60). The testbed is its own, in RESULTS. A row over its links that left
-less than a quarter of the processors' time idle is measured again over links of half the rate. DOCUMENT gets tables of what there is,
-between `<!-- evidence SET -->` and `<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
+2006, the FED builder) or `figures` (single figures of several papers). RESULTS is a folder. Each row is written there when it is
+measured, so a run that is ended loses one row at most, and the next one goes on where it stopped; --restart begins anew. It stops
+after N minutes (60). The testbed is its own, in RESULTS. A row over its links that left less than a quarter of the processors' time
+idle is measured again over links of half the rate. DOCUMENT gets tables of what there is, between `<!-- evidence SET -->` and
+`<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
 
 Exit status: 0 all rows are there, 1 some are left or failed, 2 wrong usage.
 """
@@ -22,18 +22,12 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import evidence_figures
-import evidence_gigabit
-import evidence_log_normal
-import evidence_rails
-import evidence_shaping
-import evidence_two_stage
 import machine
 from bench import replace_between_marks
+from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
 
-TESTBED = [sys.executable, str(Path(__file__).resolve().parent / "testbed.py")]
-SETS = {"shaping": evidence_shaping, "log-normal": evidence_log_normal, "rails": evidence_rails, "gigabit": evidence_gigabit,
-        "two-stage": evidence_two_stage, "figures": evidence_figures}
+TESTBED = [sys.executable, str(Path(__file__).resolve().parent.parent / "testbed.py")]
+SETS = {"shaping": shaping, "log-normal": log_normal, "rails": rails, "gigabit": gigabit, "two-stage": two_stage, "figures": figures}
 FORMAT = 2  # of the rows: rises when a table needs what they did not have
 ROW_S = 120  # a row begins only if there is as much time left
 

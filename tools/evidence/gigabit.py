@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import bytes_of, draw, good, megabytes, percent, run_json, table, with_idle_time
+from evidence.common import bytes_of, draw, good, megabytes, percent, run_json, table, with_idle_time
 
 RATE_MBITS = 100  # of the links
 WORK_MBITS = 1000  # 64 MB/s for each builder unit

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import by_size
-from evidence_common import good, megabytes, percent, run_json, size_text, table
+from evidence.common import good, megabytes, percent, run_json, size_text, table
 
 SHORT = ["--runs", "3", "--duration", "1s"]
 SLOW = ["--rate", "100Mb/s", "--switch-buffer", "128KiB", "--mtu", "9000"]

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
-from evidence_common import IDLE_LEAST, bytes_of, draw, good, number, percent, run_json, table, with_idle_time
+from evidence.common import IDLE_LEAST, bytes_of, draw, good, number, percent, run_json, table, with_idle_time
 
 POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
 RECOMMENDED = "linear-shift"  # the one that is followed over all N x N

@@ -3,8 +3,8 @@
 A batch is committed as a whole, and here it takes a good part of a second to arrive: so each row takes longer than those of `shaping`.
 """
 
-from evidence_common import good, table
-from evidence_shaping import POLICIES, RECOMMENDED, THROUGHPUT, Row, draw_buffers, draw_nodes, headline, measure, throughput_line
+from evidence.common import good, table
+from evidence.shaping import POLICIES, RECOMMENDED, THROUGHPUT, Row, draw_buffers, draw_nodes, headline, measure, throughput_line
 
 __all__ = ["headline", "measure", "plots", "rows", "tables"]
 

@@ -1,7 +1,7 @@
 """How much more two rails carry than one: ./dev evidence rails. Readout and builder units are striped over the rails by source."""
 
-from evidence_common import good, megabytes, percent, table
-from evidence_shaping import RECOMMENDED, Row, links, measure, remarks
+from evidence.common import good, megabytes, percent, table
+from evidence.shaping import RECOMMENDED, Row, links, measure, remarks
 
 __all__ = ["headline", "measure", "plots", "rows", "tables"]
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import PATIENCE_S, bytes_of, draw, good, idle_time, megabytes, percent, table, with_idle_time
+from evidence.common import PATIENCE_S, bytes_of, draw, good, idle_time, megabytes, percent, table, with_idle_time
 
 RATE_MBITS = 100  # of the links
 LINK_BYTES = 0.124e6  # a second and Mb/s, of payload over a stream
