@@ -49,7 +49,8 @@ struct BuilderOptions {
   std::function<void(const Result<>&)> on_end;
 };
 
-// Thread: its loop. Registered there as a service for its lifetime.
+// Thread: its loop. Registered there as a service for its lifetime. It stays one type of more than
+// 400 lines, since it only connects its parts, and what each reports may change the state of all.
 class BuilderUnit final : public net::Service, private ReadoutLinks::Receiver {
 public:
   BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment);

@@ -23,7 +23,9 @@
 
 namespace fanin::builder {
 
-// Knows no connection. Thread: the loop of the readout unit.
+// Knows no connection. It stays one type of more than 400 lines, since what is read, which numbers
+// are right and who is given up follow from all sources together. Thread: the loop of the readout
+// unit.
 class SourceGroup {
 public:
   // `inputs` are in the order of System::sources_of(). `system` and the pools must outlive it.
