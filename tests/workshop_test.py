@@ -1,10 +1,12 @@
-"""The tools behind ./dev demo and ./dev data."""
+"""The tools behind ./dev demo, ./dev data and ./dev count."""
 
 import hashlib
 import json
 import stat
+import subprocess
 import sys
 
+import count_code
 import data
 import demo
 
@@ -61,3 +63,34 @@ def test_data_are_good_missing_or_different_and_the_first_folder_counts(tmp_path
 def test_each_set_of_recorded_data_has_directions():
     for _, name in data.sums(data.SUMS.read_text()):
         assert "git clone" in data.advice([name]), name
+
+
+def test_lines_of_code_are_neither_blank_nor_only_comment():
+    assert count_code.lines_of_code('// a\n\nint a; // b\n/* c\n d */\nauto b = "// e";\nauto c = R"(/* f\n\n)";\n') == 4
+
+
+def test_production_code_and_documents_are_counted_here_and_at_commits(tmp_path):
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+
+    def write(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    code = "// why\nint a;\n"
+    for name in ("apps/fanin/main.cpp", "src/fanin/net/a.hpp", "src/fanin/net/virtual/b.cpp", "src/fanin/net/a_test.cpp",
+                 "src/fanin/net/testing/c.hpp", "src/fanin/net/conformance/d.hpp", "tests/e.cpp"):
+        write(name, code)
+    write("docs/a.md", "three small words\n")
+    write("CHANGELOG.md", "not counted\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    write("src/fanin/net/a.hpp", code * 2)
+    write("README.md", "one\n")
+    first, here = count_code.count(tmp_path, "HEAD"), count_code.count(tmp_path)
+    assert first == {"apps": 1, "net": 2, count_code.ALL: 3, count_code.DOCUMENTS: 3}
+    assert here == {"apps": 1, "net": 3, count_code.ALL: 4, count_code.DOCUMENTS: 4}
+    assert count_code.count(tmp_path, "HEAD", ["src/fanin/net/virtual"])["net"] == 1
+    assert count_code.table([first, here])[1:3] == ["net                          2         3        +1",
+                                                    "lines of code                3         4        +1"]
