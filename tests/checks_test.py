@@ -1,6 +1,7 @@
 """What the tool of the checks reads from ctest and ninja: results, reasons for skipping, times."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,11 @@ def test_a_nightly_step_of_tests_fails_if_one_is_skipped():
     for step in NIGHTLY.values():
         step(Recorded())
     assert gated == [True] * 4
+
+
+def test_the_nightly_workflow_has_each_step():
+    listed = re.search(r"step: \[(.*)\]", (ROOT / ".github/workflows/nightly.yml").read_text())[1]
+    assert listed.split(", ") == list(NIGHTLY)
 
 
 # Three tests, of which two are skipped: one for a reason that holds on this machine, and `other`.

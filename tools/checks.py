@@ -359,7 +359,9 @@ NIGHTLY = {
     "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
                                for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
     "headers": lambda s: s.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets")),
-    "static": lambda s: s.run("install test, static libraries", command("tests/install/static.sh")),
+    "install": lambda s: s.build("release") and all([
+        s.run("install test", command("tests/install/run.sh", "build/release")),
+        s.run("install test, static libraries", command("tests/install/static.sh"))]),
     "rdma-cost": lambda s: s.build("release") and s.run(
         "what a message costs over RDMA", command("tools/rdma_guest.sh", "python3 tests/rdma/cost.py check", LIMIT="2400")),
     "asan": lambda s: s.build("asan-ubsan") and s.tests("asan-ubsan", gate_skips=True),
