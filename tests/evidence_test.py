@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 from evidence import __main__ as evidence
 from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
+from evidence.common import LONG, table
 from evidence.shaping import Row
 
 ROWS = [Row("buffers", "2x2", "none"), Row("buffers", "2x2", "tokens", "32KiB"),
@@ -227,3 +228,10 @@ def test_a_figure_without_a_result_is_left_out_and_the_others_are_tables_and_dra
     assert "Sampling once a second took 0.10 % of a core. Sensors: power: not available." in lines
     assert figures.plots(found, tmp_path) == ["nxn.svg", "receive.svg", "side-load.svg"]
     assert (tmp_path / "receive.svg").read_text() == "<svg/>"
+
+
+def test_what_is_the_same_in_all_lines_of_a_long_table_stands_above_it():
+    short, long = ([[str(n), "9000"] for n in range(count)] for count in (2, LONG))
+    assert table("A", ["nodes", "MTU"], short) == ["### A", "| nodes | MTU |", "|---|---|", "| 0 | 9000 |", "| 1 | 9000 |", ""]
+    assert table("A", ["nodes", "MTU"], long)[:5] == ["### A", "In all lines: MTU 9000.", "", "| nodes |", "|---|"]
+    assert table("A", ["nodes"], []) == ["### A", "| nodes |", "|---|", ""]

@@ -8,6 +8,7 @@ from machine import ticks
 
 PATIENCE_S = 300  # for one bench
 IDLE_LEAST = 0.25  # of the processors' time: with less, a row says more about the machine than about the network
+LONG = 10  # lines of a table
 HALVINGS_MOST = 3  # of the rate of the links
 
 
@@ -50,7 +51,14 @@ def megabytes(value):
 
 
 def table(title, head, lines):
-    return [f"### {title}", "| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(line) + " |" for line in lines), ""]
+    """In a long table, columns in which all lines are the same stand above it."""
+    same = [len(lines) >= LONG and len(set(column)) == 1 for column in zip(*lines)] or [False] * len(head)
+    above = ", ".join(f"{name} {value}" for name, value, out in zip(head, lines[0], same) if out) if any(same) else ""
+
+    def row(cells):
+        return "| " + " | ".join(cell for cell, out in zip(cells, same) if not out) + " |"
+
+    return [f"### {title}", *([f"In all lines: {above}.", ""] if above else []), row(head), "|" + "---|" * same.count(False), *map(row, lines), ""]
 
 
 def good(found, rows):
