@@ -38,9 +38,10 @@ SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
 # What takes long and finds little: tests that draw plots, measure on the testbed or count instructions under valgrind. A plain
 # ./dev test leaves them out; --full has them, and who names them.
 ONLY_FULL = "^(bench|instructions|testbed)\\.[a-z0-9_]+$"
-# What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, and
-# those of a thousand nodes, full links or long rests, which take minutes there.
+# What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, those of a
+# thousand nodes, full links or long rests, which take minutes there, and those of the tools, which run nothing of fanin.
 LONG_WITH_SANITIZERS = [
+    "(bench_tools|checks|dev_tools|evidence|mutants|workshop)\\..*",
     "(bench|testbed)\\.[a-z0-9_]+",
     "shaping\\.BarrelShifter\\.fills_.*",
     "virtual\\.Backpressure\\.a_(builder_unit_that_was_)?frozen_.*",
