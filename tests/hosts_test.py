@@ -62,6 +62,12 @@ def test_a_run_over_ssh_has_the_result_of_one_here():
         assert result["events"]["built"] == 2000
         assert verify(result, hosts.path)["complete"] == 2000
         assert all(result["nodes"][name]["cpu_s"] > 0 for name in ("evm", "ru0", "ru1", "bu0", "bu1")), "also their resources"
+        for file in (hosts.path / "out").glob("run*"):
+            file.unlink()
+        with hosts.run("--events", "100") as run:
+            assert run.finish()["run"] == 2, "the event manager's host keeps the number"
+        with hosts.run("--set", "run.number=2") as run:
+            assert "run number 2 is not free" in run.finish(status=1)["error"]
 
 
 def test_an_interrupt_drains_a_run_on_hosts():

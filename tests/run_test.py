@@ -134,17 +134,6 @@ def test_discarding_writes_nothing():
         assert sorted(p.name for p in folder.path.iterdir()) == ["run.toml"], "what is in the folder"
 
 
-def test_run_numbers_go_up_and_nothing_is_overwritten():
-    with Folder() as folder:
-        config = folder.small()
-        for number in (1, 2):
-            with Run(config, "--events", "100") as run:
-                assert run.finish()["run"] == number, "run number"
-        with Run(config, "--events", "100", "--set", "run.number=1") as run:
-            run.finish(status=1)
-            assert "run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}"
-
-
 def test_a_folder_whose_name_is_not_utf_8_is_as_good_as_any():
     with Folder() as folder:
         output = os.fsencode(folder.path) + b"/run \xff"

@@ -433,7 +433,10 @@ def test_the_example_runs_both_stages():
             assert numbers_of(slice_) == dealt_to(number, 2000, block=256)
             found = verify(slice_)
             assert found["complete"] == found["events"] == slice_["events"]["built"], found
+            assert (folder.path / f"slice{number}/last_run_number").read_text().startswith("42\n")
         assert "2 groups, 2 slices: ended in good order" in run.text(), run.text()
+        refused = fanin("run", *files, "--set", "run.number=42")
+        assert refused.returncode == 2 and "--set:1: run.number: run number 42 is not free" in refused.stderr, refused.stderr
 
 
 def test_a_group_that_has_ended_is_absent_and_not_silent():

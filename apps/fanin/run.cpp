@@ -209,6 +209,7 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
   }
+  if (options.number_reserved) launcher.command.emplace_back("--number-reserved");
   launcher.by_hand = launcher.command;
   if (hosts != nullptr) {
     launcher.command.insert(launcher.command.end(), {"--assigned", hosts->addresses()});
@@ -257,6 +258,7 @@ int run(const RunOptions& options) {
   if (!text) return complain(text.error());
   auto configuration = config::parse(*text, file, all_overrides(options));
   if (!configuration) return complain(configuration.error());
+  configuration->run.number_is_reserved = options.number_reserved;
   const auto hosts = read_hosts(options);
   if (!hosts) return complain(hosts.error());
   if (auto assigned = assign(*configuration, *hosts, options); !assigned)
@@ -339,6 +341,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_option("--assigned", options->assigned)->group(""); // of the launcher's
   command->add_flag("--one-of-several", options->one_of_several)
       ->group(""); // likewise, of several configurations
+  command->add_flag("--number-reserved", options->number_reserved)->group(""); // likewise
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] {

@@ -29,6 +29,7 @@ struct RunOptions {
   bool testbed = false;
   std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
   bool one_of_several = false; // configurations, whose launcher is the parent
+  bool number_reserved = false; // the parent has reserved run.number
   int report_descriptor = -1;
   std::uint64_t session = 0;
 

@@ -10,10 +10,10 @@
 #include "fanin/config/stages.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/report.hpp"
-#include "fanin/executive/run_output.hpp"
 #include "fanin/executive/stage_launcher.hpp"
 #include "fanin/executive/stages_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/storage/run_numbers.hpp"
 #include "plugin_end_report.hpp"
 #include "run.hpp"
 
@@ -60,17 +60,13 @@ Result<> check(const config::Configuration& configuration) {
   return plans ? Result<>{} : std::unexpected(plans.error());
 }
 
-// The next one that is free in the folders of all slices.
-Result<RunNumber> free_run_number(const Several& several, const config::Stages& stages) {
-  RunNumber run = 1;
+Result<RunNumber> reserve_run_number(const Several& several, const config::Stages& stages) {
+  std::vector<std::string> folders;
   for (const std::size_t slice : stages.slices) {
     const std::string& folder = several.configurations[slice].run.output;
-    if (folder.empty()) continue;
-    const auto next = executive::next_run_number(folder);
-    if (!next) return next;
-    run = std::max(run, *next);
+    if (!folder.empty()) folders.push_back(folder);
   }
-  return run;
+  return storage::RunNumbers(std::move(folders)).reserve(stages.run);
 }
 
 std::vector<executive::StagedConfiguration> configurations_of(Several& several,
@@ -80,11 +76,12 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
   std::vector<executive::StagedConfiguration> staged;
   for (std::size_t i = 0; i < several.configurations.size(); ++i) {
     const bool group = several.configurations[i].forwards();
-    executive::StagedConfiguration one{
-        .name = view.name(i),
-        .group = group,
-        .command = {options.program, "run", options.configurations[i], "--one-of-several"},
-        .input = std::move(several.texts[i])};
+    executive::StagedConfiguration one{.name = view.name(i),
+                                       .group = group,
+                                       .command = {options.program, "run",
+                                                   options.configurations[i], "--one-of-several",
+                                                   "--number-reserved"},
+                                       .input = std::move(several.texts[i])};
     auto overrides = overrides_of(options, group);
     overrides.push_back(fmt::format("run.number={}", run));
     for (std::string& assignment : overrides) {
@@ -142,11 +139,10 @@ int run_several(const RunOptions& options) {
   for (const auto& one : several->configurations) {
     if (auto good = check(one); !good) return complain(good.error());
   }
-  const auto run =
-      stages->run ? Result<RunNumber>{*stages->run} : free_run_number(*several, *stages);
-  if (!run) return complain(run.error());
   auto json = JsonFile::open(options.json);
   if (!json) return complain(json.error());
+  const auto run = reserve_run_number(*several, *stages);
+  if (!run) return complain(run.error());
   return launch(std::move(*several), *run, options, *json);
 }
 

@@ -30,6 +30,7 @@ namespace fanin::config {
 
 struct Run {
   std::optional<RunNumber> number; ///< none: the next free one in `output`
+  bool number_is_reserved = false; ///< by the process that starts this one; no key
   Duration duration{}; ///< 0: until stopped
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   bool restart = false; ///< a readout or builder unit that died is started again

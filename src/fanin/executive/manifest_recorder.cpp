@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,12 +23,6 @@ Result<std::unique_ptr<ManifestRecorder>>
 ManifestRecorder::make(const std::string& folder, const builder::System& system,
                        std::uint64_t run_id, std::vector<std::string> hosts, const Clock& clock,
                        LogFunction log) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return fail(ErrorKind::refused,
-                fmt::format("run.output: folder {} cannot be made: {}", folder, error.message()));
-  }
   const std::int64_t started = unix_ns();
   auto writer =
       storage::ManifestWriter::create(folder, {.run = system.run,

@@ -17,8 +17,8 @@ namespace fanin::executive {
 // Thread: the event manager's loop.
 class ManifestRecorder final : public RunRecord {
 public:
-  // Makes `folder` and in it a manifest for the system's run. Errors: refused (there is one
-  // already, no permission), exhausted, internal. `hosts` are those of the builder units; empty:
+  // Makes a manifest for the system's run. Errors: refused (there is one already, no permission),
+  // not_found (`folder`), exhausted, internal. `hosts` are those of the builder units; empty:
   // they are on this one. `clock` measures the run, since the host's own may be set meanwhile.
   // `system` and `clock` outlive it.
   [[nodiscard]] static Result<std::unique_ptr<ManifestRecorder>>

@@ -33,7 +33,7 @@ protected:
 
   Result<std::unique_ptr<ManifestRecorder>> make() {
     return ManifestRecorder::make(
-        folder_ + "/deeper", system_, 77, {"", "daq-bu1"}, clock_,
+        folder_, system_, 77, {"", "daq-bu1"}, clock_,
         [this](LogLevel level, std::string_view text) { logged_.emplace_back(level, text); });
   }
   static storage::Manifest read(const ManifestRecorder& recorder) {

@@ -113,15 +113,8 @@ bool Process::has_event_manager() const {
 }
 
 Result<> Process::make_nodes() {
-  RunNumber run = configuration_.run.number.value_or(1);
-  const bool free = !configuration_.run.number;
-  if (has_event_manager() && free && !configuration_.run.output.empty()) {
-    const auto next = next_run_number(configuration_.run.output);
-    if (!next) return std::unexpected(next.error());
-    run = *next;
-  }
   system_ = configuration_.system;
-  system_.run = run;
+  system_.run = configuration_.run.number.value_or(1);
   if (auto valid = system_.validate(); !valid) return valid;
   for (const std::size_t index : options_.nodes) {
     if (!configuration_.nodes[index].cpus.empty()) {
@@ -129,9 +122,7 @@ Result<> Process::make_nodes() {
       break; // one loop, one thread: the first node that says so
     }
   }
-  output_ = make_run_output(configuration_, system_, plugins_.sinks,
-                            free ? [this](RunNumber number) { system_.run = number; }
-                                 : std::function<void(RunNumber)>{});
+  output_ = make_run_output(configuration_, system_, plugins_.sinks);
   if (auto made = make_pools(); !made) return made;
   for (const std::size_t index : options_.nodes) {
     NodeContext context;

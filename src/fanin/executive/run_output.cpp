@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -16,7 +15,7 @@
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
 #include "fanin/storage/forward_sink.hpp"
-#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/run_numbers.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -74,27 +73,25 @@ private:
 // With a manifest in a folder, unless that is "discard".
 class RecordedOutput : public RunOutput {
 public:
-  // Another run may have taken the number since it was chosen.
+  RecordedOutput(const config::Configuration& configuration, builder::System& system)
+      : configuration_(configuration), system_(system) {}
+
   MadeRecord make_record(std::uint64_t run_id, const Clock& clock,
                          const LogFunction& log) override {
     if (folder().empty()) return nullptr;
+    if (!configuration_.run.number_is_reserved) {
+      const auto number = storage::RunNumbers({folder()}).reserve(configuration_.run.number);
+      if (!number) return std::unexpected(number.error());
+      system_.run = *number;
+    }
     std::vector<std::string> hosts;
     for (std::size_t i = 0; i < configuration_.builders(); ++i) hosts.push_back(builder(i).host);
-    while (true) {
-      auto manifest = ManifestRecorder::make(folder(), system_, run_id, hosts, clock, log);
-      if (manifest) return std::move(*manifest);
-      const auto next = next_run_number(folder());
-      const bool taken = take_number_ && next && *next > system_.run;
-      if (!taken) return std::unexpected(manifest.error());
-      take_number_(*next);
-    }
+    auto manifest = ManifestRecorder::make(folder(), system_, run_id, hosts, clock, log);
+    if (!manifest) return std::unexpected(manifest.error());
+    return std::move(*manifest);
   }
 
 protected:
-  RecordedOutput(const config::Configuration& configuration, const builder::System& system,
-                 std::function<void(RunNumber)> take_number)
-      : configuration_(configuration), system_(system), take_number_(std::move(take_number)) {}
-
   [[nodiscard]] const std::string& folder() const { return configuration_.run.output; }
   [[nodiscard]] Result<> make_folder() const {
     std::error_code error;
@@ -111,15 +108,12 @@ protected:
 
 private:
   const config::Configuration& configuration_;
-  const builder::System& system_;
-  std::function<void(RunNumber)> take_number_;
+  builder::System& system_;
 };
 
 class FileOutput final : public RecordedOutput {
 public:
-  FileOutput(const config::Configuration& configuration, const builder::System& system,
-             std::function<void(RunNumber)> take_number)
-      : RecordedOutput(configuration, system, std::move(take_number)) {}
+  using RecordedOutput::RecordedOutput;
 
   MadeSink make_sink(const SinkOwner& owner) override {
     const config::Node& node = builder(owner.builder);
@@ -152,10 +146,9 @@ public:
 // To a plug-in's sink.
 class PluginOutput final : public RecordedOutput {
 public:
-  PluginOutput(const config::Configuration& configuration, const builder::System& system,
-               const storage::SinkRegistry& sinks, std::function<void(RunNumber)> take_number)
-      : RecordedOutput(configuration, system, std::move(take_number)),
-        make_(sinks.find(sink_settings(configuration))) {}
+  PluginOutput(const config::Configuration& configuration, builder::System& system,
+               const storage::SinkRegistry& sinks)
+      : RecordedOutput(configuration, system), make_(sinks.find(sink_settings(configuration))) {}
 
   MadeSink make_sink(const SinkOwner& owner) override {
     if (!make_) return std::unexpected(make_.error());
@@ -183,15 +176,13 @@ private:
 } // namespace
 
 std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configuration,
-                                           const builder::System& system,
-                                           const storage::SinkRegistry& sinks,
-                                           std::function<void(RunNumber)> take_number) {
-  if (!configuration.sink.type.empty()) {
-    return std::make_unique<PluginOutput>(configuration, system, sinks, std::move(take_number));
-  }
+                                           builder::System& system,
+                                           const storage::SinkRegistry& sinks) {
+  if (!configuration.sink.type.empty())
+    return std::make_unique<PluginOutput>(configuration, system, sinks);
   if (configuration.forwards()) return std::make_unique<ForwardOutput>(configuration, system);
   if (configuration.run.output.empty()) return std::make_unique<NoOutput>();
-  return std::make_unique<FileOutput>(configuration, system, std::move(take_number));
+  return std::make_unique<FileOutput>(configuration, system);
 }
 
 // What is merged stands in files for its super-fragments.
@@ -224,19 +215,6 @@ source::SourceSettings sink_settings(const config::Configuration& configuration)
   settings.values = sink.settings;
   settings.common_keys = sink.common_keys;
   return settings;
-}
-
-Result<RunNumber> next_run_number(const std::string& folder) {
-  RunNumber highest = 0;
-  std::error_code ignored; // a folder that is not there has no runs
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (const auto run = storage::run_of(entry.path().filename().string()); run)
-      highest = std::max(highest, *run);
-  }
-  if (highest < std::numeric_limits<RunNumber>::max()) return highest + 1;
-  return fail(ErrorKind::exhausted,
-              fmt::format("{} has the last run number, {}: set run.number, or take another folder",
-                          folder, highest));
 }
 
 } // namespace fanin::executive

@@ -54,7 +54,7 @@ class RunOutput {
 public:
   virtual ~RunOutput() = default;
   // Of the run with that random id. `clock` measures the run, and outlives the record. Null: there
-  // is none. Errors: refused, exhausted, internal.
+  // is none. Errors: those of storage::RunNumbers; refused, exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>>
   make_record(std::uint64_t run_id, const Clock& clock, const LogFunction& log) = 0;
   // A sink that was started. Errors: refused, exhausted, internal.
@@ -63,20 +63,15 @@ public:
 };
 
 // As `configuration` says; a folder is made where there is none. `sinks`: those of plug-ins.
-// `take_number`: another run has taken the number; empty: it must not be changed. All of it
-// outlives the output.
-[[nodiscard]] std::unique_ptr<RunOutput>
-make_run_output(const config::Configuration& configuration, const builder::System& system,
-                const storage::SinkRegistry& sinks, std::function<void(RunNumber)> take_number);
+// `system` gets its run number when the record is made. All of it outlives the output.
+[[nodiscard]] std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configuration,
+                                                         builder::System& system,
+                                                         const storage::SinkRegistry& sinks);
 
 // The sources of a run, as its files name them; `readout_unit` of each, too.
 [[nodiscard]] storage::EventSources event_sources(const builder::System& system);
 
 // Of a plug-in's sink, for its factory.
 [[nodiscard]] source::SourceSettings sink_settings(const config::Configuration& configuration);
-
-// One more than the highest run number of the run files and manifests in `folder`; 1 where there
-// are none. Errors: exhausted.
-[[nodiscard]] FANIN_INTERNAL_API Result<RunNumber> next_run_number(const std::string& folder);
 
 } // namespace fanin::executive

@@ -28,6 +28,7 @@
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/plugins.hpp"
+#include "fanin/storage/run_numbers.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -202,6 +203,16 @@ Result<> check_output(const config::Configuration& configuration) {
   return {};
 }
 
+Result<> check_run_number(const config::Configuration& configuration) {
+  const config::Run& run = configuration.run;
+  if (run.number_is_reserved) return {};
+  const auto next = storage::RunNumbers({run.output}).next(run.number);
+  if (next) return {};
+  const bool taken = next.error().kind == ErrorKind::usage;
+  return std::unexpected(
+      configuration.wrong(taken ? "run.number" : "run.output", next.error().text));
+}
+
 } // namespace
 
 bool is_here(const std::string& host) {
@@ -267,12 +278,16 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
   if (!plans) return plans;
   if (auto good = check_resources(configuration, nodes, *plans); !good)
     return std::unexpected(good.error());
-  const bool writes = std::ranges::any_of(nodes, [&](std::size_t node) {
-    return configuration.nodes[node].role == config::Role::event_manager ||
-           configuration.nodes[node].role == config::Role::builder;
-  });
+  const auto has = [&](config::Role role) {
+    return std::ranges::any_of(
+        nodes, [&](std::size_t node) { return configuration.nodes[node].role == role; });
+  };
+  const bool numbers = has(config::Role::event_manager);
+  const bool writes = numbers || has(config::Role::builder);
   if (writes && !configuration.run.output.empty()) {
-    if (auto good = check_output(configuration); !good) return std::unexpected(good.error());
+    auto good = check_output(configuration);
+    if (good && numbers) good = check_run_number(configuration);
+    if (!good) return std::unexpected(good.error());
   }
   if (writes && !configuration.sink.type.empty()) {
     const source::SourceSettings settings = sink_settings(configuration);

@@ -19,6 +19,7 @@
 #include "fanin/storage/detail/metadata_channel.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
 #include "fanin/storage/detail/run_file_header.hpp"
+#include "fanin/storage/detail/synchronize.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -57,16 +58,6 @@ bool good_node_name(std::string_view name) {
   };
   return !name.empty() && name.size() <= 128 && name.front() != '.' &&
          std::ranges::all_of(name, good);
-}
-
-Result<> synchronize_directory(const std::string& directory) {
-  const Descriptor descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!descriptor) return fail_errno(ErrorKind::internal, directory, errno);
-  // Some file systems do not synchronize directories; they say so and keep them safe in other ways.
-  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) {
-    return fail_errno(ErrorKind::internal, fmt::format("fsync {}", directory), errno);
-  }
-  return {};
 }
 
 ErrorKind kind_of(int error_number) {
@@ -223,7 +214,7 @@ Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
   }
   named = NamedFile(path, descriptor.get());
   published = true;
-  return options.commit == CommitMode::synced ? synchronize_directory(options.directory)
+  return options.commit == CommitMode::synced ? detail::synchronize_folder(options.directory)
                                               : Result<>{};
 }
 
