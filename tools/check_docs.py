@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the documents: each link leads to a file and a heading that exist, the protocol page has a section for each message, and the
-page of plug-ins a row for each reason why a fragment is dropped. The protocol page names the version of the code and has its history.
+page of plug-ins a row for each reason why a fragment is dropped.
 Source files that the pages of the modules name exist.
 
 Usage: check_docs.py [--selftest] [ROOT]
@@ -55,14 +55,6 @@ def reasons(root):
     return [f"{PLUGINS}: the reason `{name}` has no row" for name in re.findall(r'"(\w+)"', names) if f"| `{name}` |" not in text]
 
 
-def version(root):
-    """The protocol page speaks of the version that the code has."""
-    number = re.search(r"protocol_version = (\d+);", (root / MESSAGES).read_text())[1]
-    text = (root / PROTOCOL).read_text()
-    return [f"{PROTOCOL}: protocol_version is {number}, and the page lacks '{words}'"
-            for words in (f"Protocol version: **{number}**", f"\n| {number} | ") if words not in text]
-
-
 def sources(root):
     """Each `folder/file.hpp` or `file.cpp` on the pages of the modules is the end of the path of a source file."""
     known = [f"/{path.relative_to(root)}" for folder in ("apps", "fuzz", "src", "tests") for path in root.glob(f"{folder}/**/*.[ch]pp")]
@@ -74,8 +66,7 @@ def sources(root):
 
 def problems(root):
     documents = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("examples/**/*.md")]
-    return ([problem for path in sorted(documents) for problem in links(path, root)] + messages(root) + reasons(root) + version(root)
-            + sources(root))
+    return ([problem for path in sorted(documents) for problem in links(path, root)] + messages(root) + reasons(root) + sources(root))
 
 
 def selftest():
@@ -83,15 +74,15 @@ def selftest():
         root = Path(folder)
         for name in (PROTOCOL, MESSAGES, PLUGINS, REASONS):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / MESSAGES).write_text("enum class MessageType : int {\n  hello = 1, // who, and where\n  clear,\n};\nprotocol_version = 2;\n")
-        (root / PROTOCOL).write_text("### hello\n`[x](nowhere.md)`\n```\n# no heading\n```\n### clear\n[a](#hello) `wire/control.hpp`\nProtocol version: **2**\n| 2 | a change |\n")
+        (root / MESSAGES).write_text("enum class MessageType : int {\n  hello = 1, // who, and where\n  clear,\n};\n")
+        (root / PROTOCOL).write_text("### hello\n`[x](nowhere.md)`\n```\n# no heading\n```\n### clear\n[a](#hello) `wire/control.hpp`\n")
         (root / REASONS).write_text('constexpr std::array drop_reason_names = {"late",\n  "oversize"};\n')
         (root / PLUGINS).write_text("| `late` | it came late |\n| `oversize` | it is too large |\n")
         assert problems(root) == [], problems(root)
         (root / "README.md").write_text(f"[a]({PROTOCOL}#hello) [b]({PROTOCOL}#no-heading) [c](gone.md) [d](https://e.f)\n")
-        (root / PROTOCOL).write_text("### hello\n`wire/part.hpp`\nProtocol version: **1**\n| 2 | a change |\n")
+        (root / PROTOCOL).write_text("### hello\n`wire/part.hpp`\n")
         (root / PLUGINS).write_text("| `late` | it came late |\n`oversize`\n")
-        assert len(problems(root)) == 6, problems(root)
+        assert len(problems(root)) == 5, problems(root)
 
 
 def main():

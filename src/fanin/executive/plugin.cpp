@@ -38,12 +38,13 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
     dlclose(library); // nothing of it is in use yet
     return fail(kind, fmt::format("plug-in {}: {}", path, reason));
   };
-  const auto abi = find_function<int()>(library, "fanin_plugin_abi");
+  const auto abi = find_function<int()>(library, "fanin_plugin_interface");
   const auto entry = find_function<void(PluginRegistry&)>(library, "fanin_register");
   if (abi == nullptr || entry == nullptr) {
     return refuse(ErrorKind::unsupported,
-                  fmt::format("is not a plug-in of fanin: it has no function {}",
-                              abi == nullptr ? "fanin_plugin_abi" : "fanin_register"));
+                  fmt::format("it has no function {}: it is no plug-in of fanin, or has to be "
+                              "compiled again with the headers of this version",
+                              abi == nullptr ? "fanin_plugin_interface" : "fanin_register"));
   }
   if (const int built_for = abi(); built_for != plugin_abi) {
     return refuse(ErrorKind::unsupported,

@@ -24,10 +24,10 @@
 
 namespace fanin::executive {
 
-/// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
-/// Transport, Application, Filter, EventSink, the registries. A plug-in built for another number is
-/// refused.
-inline constexpr int plugin_abi = 14;
+/// A plug-in built for another number is refused. From release 0.1.0 on it rises whenever a plug-in
+/// has to be compiled again: layouts in Source, FragmentQueue, PagePool, Transport, Application,
+/// Filter, EventSink, the registries.
+inline constexpr int plugin_abi = 1;
 
 /// What a plug-in can register with.
 struct PluginRegistry {
@@ -68,7 +68,7 @@ struct PluginRegistry {
 } // namespace fanin::executive
 
 #define FANIN_PLUGIN_ABI                                                                           \
-  extern "C" FANIN_API int fanin_plugin_abi();                                                     \
-  extern "C" int fanin_plugin_abi() { return fanin::executive::plugin_abi; }
+  extern "C" FANIN_API int fanin_plugin_interface();                                               \
+  extern "C" int fanin_plugin_interface() { return fanin::executive::plugin_abi; }
 
 extern "C" FANIN_API void fanin_register(fanin::executive::PluginRegistry& registry);

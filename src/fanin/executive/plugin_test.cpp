@@ -46,7 +46,7 @@ TEST_F(Plugin, that_is_wrong_is_refused_with_the_reason) {
   EXPECT_EQ(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).kind, ErrorKind::unsupported);
   EXPECT_THAT(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).text,
               HasSubstr("built for plug-in ABI 1000"));
-  EXPECT_THAT(error(FANIN_TEST_NO_PLUGIN).text, HasSubstr("not a plug-in of fanin"));
+  EXPECT_THAT(error(FANIN_TEST_NO_PLUGIN).text, HasSubstr("no plug-in of fanin"));
   ASSERT_TRUE(load_plugin(FANIN_TEST_PLUGIN_CONSTANT, registry));
   EXPECT_EQ(error(FANIN_TEST_PLUGIN_CONSTANT).kind, ErrorKind::usage); // its name is taken
 }

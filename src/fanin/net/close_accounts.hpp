@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +28,12 @@ inline constexpr std::string_view peer_takes_nothing =
 /// Its host or its device has everything, but it may never take that.
 inline constexpr std::string_view peer_is_silent =
     "has not said in time that it has taken all that was sent";
+
+[[nodiscard]] inline std::string other_version(std::uint32_t theirs, std::uint32_t ours) {
+  return fmt::format("speaks version {} of the protocol, this process version {}: install the same "
+                     "release on all nodes",
+                     theirs, ours);
+}
 
 class CloseAccounts {
 public:

@@ -20,9 +20,9 @@
 
 namespace fanin::wire {
 
-/// Rises with every change of a message; protocol.md has the history. Nodes of different versions
-/// refuse each other.
-inline constexpr std::uint16_t protocol_version = 12;
+/// Nodes of different versions refuse each other. From release 0.1.0 on it rises with every change
+/// of a message.
+inline constexpr std::uint16_t protocol_version = 1;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am

@@ -10,13 +10,14 @@ static_assert(std::endian::native == std::endian::little, "hellos are little-end
 
 constexpr char magic[] = "FANINPST";
 constexpr std::size_t magic_size = 8;
+constexpr std::size_t version_at = 10;
 
 } // namespace
 
 HelloBytes encode(const Hello& hello) {
   HelloBytes bytes{};
   std::memcpy(bytes.data(), magic, magic_size);
-  std::memcpy(bytes.data() + 8, &hello.version, 4);
+  std::memcpy(bytes.data() + version_at, &hello.version, sizeof hello.version);
   std::memcpy(bytes.data() + 12, &hello.max_message, 4);
   std::memcpy(bytes.data() + 16, &hello.credits, 4);
   return bytes;
@@ -26,7 +27,7 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (bytes.size() < hello_size || std::memcmp(bytes.data(), magic, magic_size) != 0)
     return fail(ErrorKind::malformed, "sent an introduction that is not fanin's");
   Hello hello;
-  std::memcpy(&hello.version, bytes.data() + 8, 4);
+  std::memcpy(&hello.version, bytes.data() + version_at, sizeof hello.version);
   if (hello.version != protocol_version) return hello;
   std::memcpy(&hello.max_message, bytes.data() + 12, 4);
   std::memcpy(&hello.credits, bytes.data() + 16, 4);

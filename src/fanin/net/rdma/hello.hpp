@@ -4,7 +4,7 @@
 //
 // hello, 24 bytes                                 tag
 //    0  "FANINPST"                                   0..1   kind
-//    8  u32 protocol version                            2   how many of your credit messages were
+//   10  u16 protocol version                            2   how many of your credit messages were
 //   12  u32 largest message that this side takes            taken: odd or even
 //   16  u32 credits: messages that may come          3..31  credits given back; of an end: messages
 //   20  u32 zero                                            taken, modulo 2^16
@@ -22,12 +22,12 @@
 
 namespace fanin::net::rdma {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 1;
 inline constexpr std::size_t hello_size = 24;
 inline constexpr std::uint32_t credits_most = 1U << 16;
 
 struct Hello {
-  std::uint32_t version = protocol_version;
+  std::uint16_t version = protocol_version;
   std::uint32_t max_message = 0;
   std::uint32_t credits = 0;
 };

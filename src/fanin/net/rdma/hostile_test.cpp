@@ -175,7 +175,7 @@ TEST_P(RdmaHostile, introductions_that_are_none_are_rejected_with_ours) {
   reserved[20] = std::byte{1};
   const std::pair<HelloBytes, const char*> wrong[] = {
       {HelloBytes{}, "not fanin's"},
-      {encode(Hello{.version = rdma::protocol_version + 1}), "speaks version 3"},
+      {encode(Hello{.version = rdma::protocol_version + 1}), "speaks version 2"},
       {good_hello(credits_most + 1), "impossible values"},
       {reserved, "impossible values"}};
   for (const auto& [hello, why] : wrong) {

@@ -48,12 +48,6 @@ private:
   }
 };
 
-std::string other_version(std::uint32_t version) {
-  return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
-                     "release in all processes",
-                     version, rdma::protocol_version);
-}
-
 } // namespace
 
 Result<> RdmaTransport::check_address(const Url& url) const {
@@ -274,7 +268,8 @@ void RdmaTransport::take_request(ProviderEvent& event) {
   const auto hello = rdma::decode_hello(event.hello);
   if (!hello) return reject(CloseReason::protocol_violation, hello.error().text);
   if (hello->version != rdma::protocol_version)
-    return reject(CloseReason::version_mismatch, other_version(hello->version));
+    return reject(CloseReason::version_mismatch,
+                  other_version(hello->version, rdma::protocol_version));
   if (listener->pages + listener->waiting.size() >= options_.unidentified.peers_max)
     return reject(CloseReason::local, "too many unidentified peers are connected");
   Connection& connection = make_connection(listener->terms, std::move(event.request));
@@ -359,7 +354,8 @@ void RdmaTransport::take_connected(Connection& connection, const rdma::HelloByte
     const auto hello = rdma::decode_hello(bytes);
     if (!hello) return refuse(CloseReason::protocol_violation, connection, hello.error().text);
     if (hello->version != rdma::protocol_version)
-      return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
+      return refuse(CloseReason::version_mismatch, connection,
+                    other_version(hello->version, rdma::protocol_version));
     connection.peer_max_message = hello->max_message;
     connection.traffic->credits.take_hello(*hello);
   }
@@ -374,7 +370,8 @@ void RdmaTransport::take_connected(Connection& connection, const rdma::HelloByte
 void RdmaTransport::take_refused(Connection& connection, const ProviderEvent& event) {
   const auto hello = rdma::decode_hello(event.hello);
   if (hello && hello->version != rdma::protocol_version)
-    return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
+    return refuse(CloseReason::version_mismatch, connection,
+                  other_version(hello->version, rdma::protocol_version));
   refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
          connection,
          hello ? "the peer has no room for this connection; its log says why" : event.text);

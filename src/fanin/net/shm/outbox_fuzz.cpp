@@ -51,7 +51,7 @@ public:
       turns();
       // Rounds of bytes for the packet socket or the outbox.
       while (size >= 2) {
-        const std::size_t take = std::min<std::size_t>(data[1] * 17U, size - 2);
+        const std::size_t take = std::min<std::size_t>(data[1] * 16U, size - 2);
         if (data[0] == 0xff) {
           peer.say(std::as_bytes(std::span(data + 2, take)),
                    {peer.file().get(), peer.wake().get()});

@@ -15,6 +15,7 @@ static_assert(std::endian::native == std::endian::little, "packets are little-en
 constexpr char hello_magic[] = "FANINSHM";
 constexpr char memory_magic[] = "FANINMEM";
 constexpr std::size_t magic_size = 8;
+constexpr std::size_t version_at = 10;
 
 template <class T>
 void put(PacketBytes& to, std::size_t at, const T& value) {
@@ -30,7 +31,7 @@ void get(std::span<const std::byte> from, std::size_t at, T& value) {
 PacketBytes encode(const Hello& hello) {
   PacketBytes bytes{};
   std::memcpy(bytes.data(), hello_magic, magic_size);
-  put(bytes, 8, hello.version);
+  put(bytes, version_at, hello.version);
   put(bytes, 12, hello.max_message);
   put(bytes, 16, hello.outbox_size);
   return bytes;
@@ -47,7 +48,7 @@ Result<std::variant<Hello, Memory>> decode(std::span<const std::byte> packet) {
   if (packet.size() != packet_size) return fail(ErrorKind::malformed, "packet of a wrong size");
   if (std::memcmp(packet.data(), hello_magic, magic_size) == 0) {
     Hello hello;
-    get(packet, 8, hello.version);
+    get(packet, version_at, hello.version);
     get(packet, 12, hello.max_message);
     get(packet, 16, hello.outbox_size);
     return hello;

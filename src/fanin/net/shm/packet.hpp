@@ -4,7 +4,7 @@
 //
 // hello, 32 bytes                        memory, 32 bytes
 //   0  "FANINSHM"                          0  "FANINMEM"
-//   8  u32 protocol version                8  u64 size in bytes
+//  10  u16 protocol version                8  u64 size in bytes
 //  12  u32 largest message it takes       16  zero
 //  16  u32 size of an outbox
 //  20  zero
@@ -22,11 +22,11 @@
 namespace fanin::net::shm {
 
 inline constexpr std::size_t packet_size = 32;
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 1;
 inline constexpr std::size_t descriptors_max = 2; // with one packet
 
 struct Hello {
-  std::uint32_t version = protocol_version;
+  std::uint16_t version = protocol_version;
   std::uint32_t max_message = 0;
   std::uint32_t outbox_size = 4096;
 };

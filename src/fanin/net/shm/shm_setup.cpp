@@ -341,9 +341,7 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
     return fail(ErrorKind::malformed, "sent hello twice");
   if (hello.version != shm::protocol_version) {
     report(CloseReason::version_mismatch, connection,
-           fmt::format("speaks version {} of the protocol, this process version {}: use the same "
-                       "release in all processes",
-                       hello.version, shm::protocol_version));
+           other_version(hello.version, shm::protocol_version));
     end(connection, CloseReason::version_mismatch);
     return {};
   }

@@ -9,7 +9,7 @@ namespace fanin::net::tcp {
 namespace {
 
 constexpr std::string_view magic{"FANIN\0", 6};
-constexpr std::size_t version_at = 6;
+constexpr std::size_t version_at = 7;
 constexpr std::size_t max_message_at = 8;
 constexpr std::size_t byte_order_at = 12;
 
@@ -32,8 +32,7 @@ std::uint32_t get32(const std::byte* from) {
 void encode_preface(std::span<std::byte, preface_size> to, const Preface& preface) {
   std::ranges::fill(to, std::byte{0});
   std::memcpy(to.data(), magic.data(), magic.size());
-  to[version_at] = static_cast<std::byte>(preface.version);
-  to[version_at + 1] = static_cast<std::byte>(preface.version >> 8);
+  to[version_at] = std::byte{preface.version};
   put32(to.data() + max_message_at, preface.max_message);
   to[byte_order_at] = native_byte_order();
 }
@@ -45,9 +44,7 @@ bool may_be_preface(std::span<const std::byte> beginning) {
 
 Preface decode_preface(std::span<const std::byte, preface_size> from) {
   Preface preface;
-  preface.version =
-      static_cast<std::uint16_t>(std::to_integer<unsigned>(from[version_at]) |
-                                 std::to_integer<unsigned>(from[version_at + 1]) << 8);
+  preface.version = std::to_integer<std::uint8_t>(from[version_at]);
   preface.max_message = get32(from.data() + max_message_at);
   preface.same_byte_order = from[byte_order_at] == native_byte_order();
   return preface;

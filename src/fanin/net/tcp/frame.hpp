@@ -4,8 +4,8 @@
 // and a message is complete with its last byte. All numbers are little-endian.
 //
 // preface, 32 bytes          header, 8 bytes
-//   0  "FANIN", 0              0  u32 payload length, or end_of_stream
-//   6  u16 protocol version    4  u32 length ^ header_check
+//   0  "FANIN", 0, 0           0  u32 payload length, or end_of_stream
+//   7  u8  protocol version    4  u32 length ^ header_check
 //   8  u32 largest message that this side takes
 //  12  u8  1: little-endian metadata in messages, 2: big-endian
 //  13  zero, ignored
@@ -25,7 +25,7 @@ inline constexpr std::size_t header_size = 8;
 inline constexpr std::size_t taken_size = 8; // the number behind the last header
 inline constexpr std::uint32_t alignment = 8;
 // The first 8 bytes of the preface keep their meaning in all versions.
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint8_t protocol_version = 1;
 // Says "nothing more follows": without it, the end of the stream is the peer's death.
 inline constexpr std::uint32_t end_of_stream = 0xffffffffU;
 inline constexpr std::uint32_t header_check = 0x464e494eU;
@@ -35,7 +35,7 @@ inline constexpr std::uint32_t header_check = 0x464e494eU;
 }
 
 struct Preface {
-  std::uint16_t version = protocol_version;
+  std::uint8_t version = protocol_version;
   std::uint32_t max_message = 0;
   bool same_byte_order = true;
 };

@@ -22,7 +22,7 @@ std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages) {
   return *memory::PagePool::make({.page_size = page_size, .pages = pages});
 }
 
-Bytes preface(std::uint16_t version = protocol_version) {
+Bytes preface(std::uint8_t version = protocol_version) {
   Bytes bytes(preface_size);
   encode_preface(std::span<std::byte, preface_size>(bytes.data(), preface_size),
                  {.version = version, .max_message = 1234});
@@ -302,7 +302,8 @@ TEST(TcpStreamReceiver, tells_what_is_wrong_with_a_stream) {
   EXPECT_EQ(reason_of(Bytes(1, std::byte{'F'})), CloseReason::peer_died);
   EXPECT_EQ(reason_of(Bytes(1, std::byte{'G'})), CloseReason::protocol_violation);
   EXPECT_EQ(reason_of(Bytes(100)), CloseReason::protocol_violation);
-  EXPECT_EQ(reason_of(preface(protocol_version + 1)), CloseReason::version_mismatch);
+  for (const std::uint8_t other : {std::uint8_t{0}, std::uint8_t{protocol_version + 1}})
+    EXPECT_EQ(reason_of(preface(other)), CloseReason::version_mismatch);
   Bytes swapped = preface();
   swapped[12] = std::byte{2};
   EXPECT_EQ(reason_of(swapped), CloseReason::version_mismatch);
@@ -368,7 +369,7 @@ TEST(TcpFrame, golden_bytes) {
     text += digits[std::to_integer<std::size_t>(byte) >> 4];
     text += digits[std::to_integer<std::size_t>(byte) & 15];
   }
-  EXPECT_EQ(text, "46414e494e000200d20400000100000000000000000000000000000000000000"
+  EXPECT_EQ(text, "46414e494e000001d20400000100000000000000000000000000000000000000"
                   "030000004d494e46aaaaaa0000000000"
                   "010000004f494e46bb00000000000000"
                   "ffffffffb1b6b1b90807060504030201");

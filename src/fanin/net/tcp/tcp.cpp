@@ -615,13 +615,10 @@ void TcpTransport::stream_failed(Connection& connection) {
   const tcp::Preface& peer = connection.receiver.peer();
   switch (reason) {
   case CloseReason::version_mismatch:
-    report(
-        reason, connection,
-        peer.version == tcp::protocol_version
-            ? "has another byte order than this host"
-            : fmt::format("speaks version {} of the protocol, this process version {}: install the "
-                          "same release on all nodes",
-                          peer.version, tcp::protocol_version));
+    report(reason, connection,
+           peer.version == tcp::protocol_version
+               ? "has another byte order than this host"
+               : other_version(peer.version, tcp::protocol_version));
     break;
   case CloseReason::message_too_large:
     report(reason, connection, "sent a message larger than was agreed");

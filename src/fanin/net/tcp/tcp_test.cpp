@@ -95,7 +95,7 @@ private:
 
 using Bytes = std::vector<std::byte>;
 
-Bytes preface(std::uint16_t version = tcp::protocol_version) {
+Bytes preface(std::uint8_t version = tcp::protocol_version) {
   Bytes bytes(tcp::preface_size);
   tcp::encode_preface(std::span<std::byte, tcp::preface_size>(bytes.data(), tcp::preface_size),
                       {.version = version, .max_message = 1000});
