@@ -83,7 +83,7 @@ def test_results_for_a_standard_output_that_is_closed_or_full_are_an_error_in_on
         for where, status, reason in ((">&-", 2, "standard output is closed"), (">/dev/full", 1, "No space left on device")):
             for option, *arguments in (("--json", *evb), ("--csv", *evb, "--every", "50ms"), ("--plot", *evb),
                                        ("--json", "run", config, "--events", "10", "--quiet"),
-                                       ("--json", "doctor"), ("--json", "verify", SOURCE / "tests/data/run000003_bu0_i1_0001.h5.gz"),
+                                       ("--json", "doctor"), ("--json", "verify", SOURCE / "LICENSE"),
                                        ("--json", "receive", "tcp://127.0.0.1:0", "--duration", "1ms", "--quiet")):
                 if option == "--json" and arguments[0] == "verify" and status == 1:
                     continue  # there is no result
@@ -113,7 +113,7 @@ def test_two_results_need_two_places():
 def test_text_from_outside_does_not_command_the_terminal():
     with Folder() as folder:
         manifest = folder.write("run000001.manifest.json",
-                                '{"manifest":1,"run":1,"protocol":"pull","integrity":"none","started_unix_ns":1,"fanin":"0"}\n'
+                                '{"manifest":"version 1","run":1,"run_id":1,"protocol":"pull","integrity":"none","started_unix_ns":1,"fanin":"0"}\n'
                                 '{"file":"run\\u001b[31m\\n.h5","node":"bu0","incarnation":1}\n'
                                 '{"oops\\u009b":1}\n')
         config = folder.small(more='[[plugin]]\npath = "no\\u001b[2Jwhere.so"\n')

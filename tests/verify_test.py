@@ -4,7 +4,7 @@ import json
 
 from fanin_run import Folder, fanin
 
-HEADER = '{"manifest":1,"run":1,"protocol":"push","integrity":"crc32c","started_unix_ns":1,"fanin":"0.1.0"}\n'
+HEADER = '{"manifest":"version 1","run":1,"run_id":1,"protocol":"push","integrity":"crc32c","started_unix_ns":1,"fanin":"0.1.0"}\n'
 
 
 def results(path, folder):
@@ -24,6 +24,7 @@ def test_a_manifest_that_cannot_be_used_has_a_result_that_says_why():
             keys = result.keys()
         file.unlink()  # a run file beside the manifest belongs to it
         for text, reason in (("", "the file is empty"), ("nonsense\n", ":1: not JSON"), ('{"oops":1}\n', ":1: "),
+                             (HEADER.replace('"version 1"', "1"), ":1: a manifest of format 1"),
                              (HEADER, "the run has no files"), (HEADER + '{"file":7,"node":"bu0","incarnation":1}\n', ":2: "),
                              (HEADER + '{"first":2,"end":1,"attempt":1,"node":"bu0","incarnation":1}\n', ":2: ")):
             manifest = folder.write("run000001.manifest.json", text)

@@ -146,9 +146,9 @@ const char* state_of(const RunFileInfo& info) {
   return info.finished ? "closed" : "not closed: being written, or its writer was killed";
 }
 
-// Another run may have had the same number. Earlier versions wrote no run_id.
+// Another run may have had the same number.
 bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
-  return file.run == run.run && (file.run_id == run.run_id || file.run_id == 0 || run.run_id == 0);
+  return file.run == run.run && file.run_id == run.run_id;
 }
 
 // From the start of the run to its end, as its manifest says; 0: there is none beside the file.

@@ -1,5 +1,5 @@
 /// \file
-/// The rows of a run file on disk: little-endian, fixed offsets, format version 2.
+/// The rows of a run file on disk: little-endian, fixed offsets.
 /// docs/modules/storage.md has them as a table, for readers in other languages.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace fanin::storage {
 
-inline constexpr const char* run_file_format = "fanin run file";
-inline constexpr std::uint32_t run_file_format_version = 2;
+/// The attribute `format` of each file. Its number rises with every change of what is in a file.
+inline constexpr const char* run_file_format = "fanin run file, version 1";
 
 /// Flags of an event; 0: complete and good.
 enum EventFlag : std::uint32_t {

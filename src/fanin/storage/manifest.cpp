@@ -60,14 +60,14 @@ private:
 std::string parse_header(const json::Value& line, Manifest& manifest) {
   const json::Value& written = line.at("manifest");
   if (written.is_null()) return "not the manifest of a run";
-  if (written.natural() != manifest_version) {
-    return fmt::format("version {} of the manifest, and this fanin reads version {}",
+  if (written.text() != manifest_version) {
+    return fmt::format("a manifest of format {}, and this fanin reads \"{}\": use the fanin that "
+                       "wrote it",
                        written.dump(), manifest_version);
   }
   Members members(line);
   manifest.header.run = members.number<RunNumber>("run");
-  if (!line.at("run_id").is_null())
-    manifest.header.run_id = members.number<std::uint64_t>("run_id");
+  manifest.header.run_id = members.number<std::uint64_t>("run_id");
   manifest.header.protocol = members.text("protocol");
   const std::string integrity = members.text("integrity");
   manifest.header.integrity = integrity == "crc32c";
@@ -129,18 +129,15 @@ std::string parse_summary(const json::Value& line, Manifest& manifest) {
   summary.balanced = members.boolean("balanced");
   summary.ended_unix_ns = members.integer("ended_unix_ns");
   std::string problem = members.problem();
-  if (const json::Value* gaps = line.find("gaps"); gaps != nullptr && problem.empty()) {
-    problem = parse_gaps(*gaps, summary);
+  if (problem.empty()) problem = parse_gaps(line.at("gaps"), summary);
+  if (problem.empty() && !line.at("sources").is_list()) problem = "\"sources\" is no list";
+  if (!problem.empty()) return problem;
+  for (const json::Value& source : line.at("sources").list()) {
+    problem = parse_source(source, summary.sources.emplace_back());
+    if (!problem.empty()) return problem;
   }
-  if (const json::Value* sources = line.find("sources"); sources != nullptr && problem.empty()) {
-    if (!sources->is_list()) return "\"sources\" is no list";
-    for (const json::Value& source : sources->list()) {
-      problem = parse_source(source, summary.sources.emplace_back());
-      if (!problem.empty()) return problem;
-    }
-  }
-  if (problem.empty()) manifest.summary = std::move(summary);
-  return problem;
+  manifest.summary = std::move(summary);
+  return {};
 }
 
 // Empty, or what is wrong.

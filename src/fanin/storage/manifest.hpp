@@ -3,8 +3,8 @@
 /// that counts. JSON lines beside the run files, appended during the run. It can be read at any
 /// time, also after a kill; then the last line may be torn and is ignored.
 ///
-///     {"manifest":1,"run":42,"run_id":2483160924410759,"protocol":"pull","integrity":"crc32c",
-///       "started_unix_ns":...,"fanin":"0.1.0"}
+///     {"manifest":"version 1","run":42,"run_id":2483160924410759,"protocol":"pull",
+///       "integrity":"crc32c","started_unix_ns":...,"fanin":"0.1.0"}
 ///     {"file":"run000042_bu0_i1_0001.h5","node":"bu0","incarnation":1,"host":"daq-bu0"}
 ///     {"first":2048,"end":3072,"attempt":1,"node":"bu1","incarnation":1}
 ///     {"summary":{"built":1000000,"incomplete":0,"lost":0,"balanced":true,"ended_unix_ns":...,
@@ -70,8 +70,7 @@ struct ManifestSummary {
   bool balanced = false;
   std::int64_t ended_unix_ns =
       0; ///< the start plus the time that has passed; a change of the host's clock has no effect
-  std::optional<std::uint64_t>
-      gaps{}; ///< numbers that no source has; none: written by an earlier version
+  std::uint64_t gaps = 0; ///< numbers that no source has
   std::vector<EventRange> gap_ranges{}; ///< the first ones, ascending
   std::vector<ManifestSource> sources{};
 };
@@ -86,13 +85,13 @@ struct Manifest {
   std::vector<std::string> damage; ///< what is wrong with lines that were left out
 };
 
-/// The version of the lines. This code reads all earlier versions, too.
-inline constexpr std::uint64_t manifest_version = 1;
+/// Rises with every change of what is in the lines.
+inline constexpr std::string_view manifest_version = "version 1";
 
 /// run000042.manifest.json
 [[nodiscard]] FANIN_API std::string manifest_name(RunNumber run);
 
-/// Reads a manifest. A line that this version does not write is an error that names file and line.
+/// Reads a manifest. A line that fanin does not write is an error that names file and line.
 /// A line that is not JSON was torn by a full disk and is left out. Errors: not_found, malformed.
 [[nodiscard]] FANIN_API Result<Manifest> read_manifest(const std::string& path);
 /// Reads the content of a manifest; `path` is for messages.

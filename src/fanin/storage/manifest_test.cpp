@@ -103,25 +103,28 @@ TEST_F(ManifestTest, says_what_became_of_each_source_and_which_numbers_are_gaps)
 }
 
 TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
-  const std::string head = R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
-                           R"("started_unix_ns":1})"
-                           "\n";
+  const std::string head =
+      R"({"manifest":"version 1","run":1,"run_id":1,"protocol":"pull","integrity":"none",)"
+      R"("started_unix_ns":1})"
+      "\n";
   const std::string summary = R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
                               R"("ended_unix_ns":1,)";
-  const std::string counts =
-      R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0)";
+  const std::string gaps = R"("gaps":{"count":0,"ranges":[]},)";
+  const std::string source =
+      R"({"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0)";
+  const std::string counts = gaps + R"("sources":[)" + source;
   for (const std::string& odd : std::vector<std::string>{
            R"("gaps":1)", R"("gaps":{"count":1})", R"("gaps":{"count":1,"ranges":[[2,1]]})",
            R"("gaps":{"count":1,"ranges":[[1,2,3]]})", R"("gaps":{"count":"1","ranges":[]})",
-           R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("sources":1)", R"("sources":[1])",
-           R"("sources":[{"id":1}])", counts + R"(}])",
-           counts + R"(,"dropped_by_reason":{"a":"b"},"missing":{}}])",
+           R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("gaps":{"count":0,"ranges":[]})",
+           gaps + R"("sources":1)", gaps + R"("sources":[1])", gaps + R"("sources":[{"id":1}])",
+           counts + R"(}])", counts + R"(,"dropped_by_reason":{"a":"b"},"missing":{}}])",
            counts + R"(,"dropped_by_reason":{},"missing":{"lost":-1}}])",
            counts + R"(,"dropped_by_reason":1,"missing":{}}])",
            counts + R"(,"dropped_by_reason":{},"missing":1}])",
            // What follows is good, and excuses nothing.
            R"("gaps":1,"sources":[])",
-           R"("sources":[{"id":1},)" + counts.substr(counts.find('{')) +
+           gaps + R"("sources":[{"id":1},)" + source +
                R"(,"dropped_by_reason":{},"missing":{}}])"}) {
     EXPECT_THAT(error_of(head + summary + odd + "}}\n"), HasSubstr(":2: ")) << odd;
   }
@@ -131,16 +134,17 @@ TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
 }
 
 TEST_F(ManifestTest, refuses_numbers_where_texts_and_yes_or_no_belong) {
-  const std::string good = R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
-                           R"("started_unix_ns":1})"
-                           "\n"
-                           R"({"file":"a.h5","node":"bu0","incarnation":1,"host":"here"})"
-                           "\n"
-                           R"({"first":1,"end":2,"attempt":0,"node":"bu0","incarnation":1})"
-                           "\n"
-                           R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
-                           R"("ended_unix_ns":1}})"
-                           "\n";
+  const std::string good =
+      R"({"manifest":"version 1","run":1,"run_id":1,"protocol":"pull","integrity":"none",)"
+      R"("started_unix_ns":1})"
+      "\n"
+      R"({"file":"a.h5","node":"bu0","incarnation":1,"host":"here"})"
+      "\n"
+      R"({"first":1,"end":2,"attempt":0,"node":"bu0","incarnation":1})"
+      "\n"
+      R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
+      R"("ended_unix_ns":1,"gaps":{"count":0,"ranges":[]},"sources":[]}})"
+      "\n";
   ASSERT_TRUE(parse_manifest(good, "good"));
   for (const std::string odd :
        {R"("pull")", R"("none")", R"("a.h5")", R"("bu0")", R"("here")", "true"}) {
@@ -181,10 +185,12 @@ TEST_F(ManifestTest, leads_to_its_files_where_they_are) {
 }
 
 TEST_F(ManifestTest, refuses_an_integrity_that_it_does_not_know) {
-  EXPECT_THAT(error_of(R"({"manifest":1,"run":1,"protocol":"pull","integrity":"crc32d",)"
-                       R"("started_unix_ns":1})"
-                       "\n"),
-              HasSubstr("\"integrity\" is not known: crc32d"));
+  EXPECT_THAT(
+      error_of(
+          R"({"manifest":"version 1","run":1,"run_id":1,"protocol":"pull","integrity":"crc32d",)"
+          R"("started_unix_ns":1})"
+          "\n"),
+      HasSubstr("\"integrity\" is not known: crc32d"));
 }
 
 TEST_F(ManifestTest, takes_times_of_a_clock_that_is_set_before_1970) {
@@ -196,10 +202,11 @@ TEST_F(ManifestTest, takes_times_of_a_clock_that_is_set_before_1970) {
   EXPECT_EQ(manifest->header.started_unix_ns, header.started_unix_ns);
   ASSERT_TRUE(manifest->summary);
   EXPECT_EQ(manifest->summary->ended_unix_ns, -1);
-  EXPECT_THAT(error_of(R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
-                       R"("started_unix_ns":9223372036854775808})"
-                       "\n"),
-              HasSubstr("\"started_unix_ns\""));
+  EXPECT_THAT(
+      error_of(R"({"manifest":"version 1","run":1,"run_id":1,"protocol":"pull","integrity":"none",)"
+               R"("started_unix_ns":9223372036854775808})"
+               "\n"),
+      HasSubstr("\"started_unix_ns\""));
 }
 
 TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {
@@ -375,9 +382,10 @@ TEST(RunOf, knows_the_names_of_run_files_and_manifests_and_no_others) {
 }
 
 TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {
-  const std::string first = R"({"manifest":1,"run":1,"protocol":"push","integrity":"crc32c",)"
-                            R"("started_unix_ns":0,"fanin":"0.1.0"})"
-                            "\n";
+  const std::string first =
+      R"({"manifest":"version 1","run":1,"run_id":1,"protocol":"push","integrity":"crc32c",)"
+      R"("started_unix_ns":0,"fanin":"0.1.0"})"
+      "\n";
   const auto path = directory.path() + "/odd.json";
   EXPECT_EQ(error_of("{]\n"), path + ":1: not JSON");
   EXPECT_EQ(error_of(first + "17\n"), path + ":2: not an object");
@@ -390,7 +398,10 @@ TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {
                                "\n"),
               HasSubstr("\"end\" is not after"));
   EXPECT_THAT(error_of(first + "{\"summary\":7}\n"), HasSubstr("no object"));
-  EXPECT_THAT(error_of("{\"manifest\":2}\n"), HasSubstr("version 2"));
+  EXPECT_THAT(error_of(R"({"manifest":1,"run":1})"
+                       "\n"),
+              HasSubstr(":1: a manifest of format 1, and this fanin reads \"version 1\": use the "
+                        "fanin that wrote it"));
   EXPECT_THAT(error_of("[]\n"), HasSubstr(":1: not the manifest"));
   EXPECT_THAT(error_of(""), HasSubstr("empty"));
   EXPECT_EQ(read_manifest(directory.path() + "/none").error().kind, ErrorKind::not_found);

@@ -171,20 +171,19 @@ Result<> ManifestWriter::add(const ManifestWinner& winner) {
 }
 
 Result<> ManifestWriter::finish(const ManifestSummary& summary) {
+  json::Value ranges{json::List{}};
+  for (const EventRange& gap : summary.gap_ranges) ranges.append(json::List{gap.first, gap.end});
+  json::Value gaps = json::Object{{"count", summary.gaps}, {"ranges", std::move(ranges)}};
+  json::Value sources{json::List{}};
+  for (const auto& source : summary.sources) sources.append(to_json(source));
   json::Value line;
   line["summary"] = json::Object{{"built", summary.built},
                                  {"incomplete", summary.incomplete},
                                  {"lost", summary.lost},
                                  {"balanced", summary.balanced},
-                                 {"ended_unix_ns", summary.ended_unix_ns}};
-  if (summary.gaps) {
-    json::Value ranges{json::List{}};
-    for (const EventRange& gap : summary.gap_ranges) ranges.append(json::List{gap.first, gap.end});
-    line["summary"]["gaps"] = json::Object{{"count", *summary.gaps}, {"ranges", std::move(ranges)}};
-    json::Value sources{json::List{}};
-    for (const auto& source : summary.sources) sources.append(to_json(source));
-    line["summary"]["sources"] = std::move(sources);
-  }
+                                 {"ended_unix_ns", summary.ended_unix_ns},
+                                 {"gaps", std::move(gaps)},
+                                 {"sources", std::move(sources)}};
   finished_ = true;
   return write_line(line.dump());
 }

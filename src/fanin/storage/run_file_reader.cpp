@@ -181,7 +181,6 @@ struct RunFileReader::Impl {
   }
 
   RunFileInfo info;
-  std::uint32_t version = 0; // of the format
   Descriptor descriptor;
   detail::Handle file;
   detail::ReadTable events;
@@ -246,7 +245,15 @@ Result<> RunFileReader::Impl::open_hdf5() {
 Result<> RunFileReader::Impl::read_header() {
   const auto id = file.get();
   const auto format = read_text(id, "format");
-  if (!format || *format != run_file_format) return malformed("not a run file of fanin");
+  if (!format || !format->starts_with("fanin run file"))
+    return malformed("not a run file of fanin");
+  if (*format != run_file_format) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("{}: its format is \"{}\", and this fanin reads \"{}\": use the fanin "
+                            "that wrote it (commit {})",
+                            info.path, *format, run_file_format,
+                            read_text(id, "fanin_commit").value_or("unknown")));
+  }
   Result<> done;
   const auto number = [&](const char* name, auto& value) {
     if (!done) return;
@@ -268,14 +275,8 @@ Result<> RunFileReader::Impl::read_header() {
       done = malformed(read.error().text);
   };
   std::string integrity;
-  number("format_version", version);
-  if (done && (version == 0 || version > run_file_format_version)) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("{}: format version {}, and this fanin reads versions 1 to {}",
-                            info.path, version, run_file_format_version));
-  }
   number("run", info.run);
-  if (H5Aexists(id, "run_id") > 0) number("run_id", info.run_id);
+  number("run_id", info.run_id);
   number("node_index", info.node_index);
   number("incarnation", info.incarnation);
   number("part", info.part);
@@ -309,7 +310,7 @@ Result<> RunFileReader::Impl::open_tables() {
     else
       done = std::unexpected(std::move(opened.error()));
   };
-  open_table(events, "/events", detail::event_row_type(version));
+  open_table(events, "/events", detail::event_row_type());
   open_table(gaps, "/gaps", detail::gap_row_type());
   open_table(missing, "/missing", detail::missing_row_type());
   open_table(fragments, "/fragments", detail::fragment_row_type());

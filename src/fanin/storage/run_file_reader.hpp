@@ -22,7 +22,7 @@ struct RunFileInfo {
   std::string path;
   RunNumber run = 0;
   std::uint64_t run_id = 0; ///< random, equal in all files of a run: it tells apart runs with the
-                            ///< same number. 0: an earlier version of fanin wrote none
+                            ///< same number
   std::string node;
   NodeId node_index = 0;
   Incarnation incarnation = 0;
@@ -42,7 +42,7 @@ struct RunFileInfo {
 class FANIN_API RunFileReader {
 public:
   /// Opens a file. Errors: not_found, refused, malformed (not a run file, or too damaged),
-  /// unsupported (a later format).
+  /// unsupported (another format).
   [[nodiscard]] static Result<std::unique_ptr<RunFileReader>> open(const std::string& path);
   ~RunFileReader();
 

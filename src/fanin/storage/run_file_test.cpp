@@ -295,10 +295,12 @@ TEST_F(RunFile, whose_header_is_not_as_it_should_be_is_refused_by_name) {
   expect("not a run file", [](Header& header) { header.set("format", "another file"); });
   expect("not a run file", [](Header& header) { header.set("format", 17); });
   expect(
-      "format version 3", [](Header& header) { header.set("format_version", 3); },
-      ErrorKind::unsupported);
+      "its format is \"fanin run file\", and this fanin reads \"fanin run file, version 1\": use "
+      "the "
+      "fanin that wrote it (commit ",
+      [](Header& header) { header.set("format", "fanin run file"); }, ErrorKind::unsupported);
   for (const char* const number :
-       {"format_version", "run", "node_index", "incarnation", "part", "started_unix_ns"}) {
+       {"run", "run_id", "node_index", "incarnation", "part", "started_unix_ns"}) {
     const auto missing = fmt::format("\"{}\" is missing or not a number", number);
     expect(missing.c_str(), [&](Header& header) { header.remove(number); });
     expect(missing.c_str(), [&](Header& header) { header.set(number, "four"); });

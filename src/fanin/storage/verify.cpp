@@ -135,20 +135,16 @@ void RunCheck::find_manifest_beside(const Manifests& manifests) {
 // Another run may have had the same number.
 void RunCheck::find_other_runs(std::span<const Manifest> given) {
   const auto run = files_.front().info.run;
-  std::string first;
-  std::uint64_t first_id = 0;
+  const auto& first = files_.front().info;
+  const std::string& own = manifest_ ? manifest_->path : first.path;
+  const std::uint64_t own_id = manifest_ ? manifest_->header.run_id : first.run_id;
   const auto compare = [&](const std::string& path, std::uint64_t id) {
-    if (first_id == 0) {
-      first = path;
-      first_id = id;
-    } else if (id != 0 && id != first_id) {
-      problems_.add(fmt::format("{}: it belongs to another run, or slice, than {}: both have the "
-                                "run number {}, but another run_id. Check each run and each slice "
-                                "by itself",
-                                path, first, run));
-    }
+    if (id == own_id) return;
+    problems_.add(fmt::format("{}: it belongs to another run, or slice, than {}: both have the "
+                              "run number {}, but another run_id. Check each run and each slice "
+                              "by itself",
+                              path, own, run));
   };
-  if (manifest_) compare(manifest_->path, manifest_->header.run_id);
   for (const auto& manifest : given) {
     if (manifest.header.run == run) compare(manifest.path, manifest.header.run_id);
   }
@@ -328,7 +324,7 @@ void RunCheck::compare_with_manifest() {
   }
   if (!summary.balanced) notes_.add("the run's ledger was not balanced");
   // What was cut off is counted on one side only.
-  if (summary.lost != 0 || more != 0 || !summary.gaps) return;
+  if (summary.lost != 0 || more != 0) return;
   compare_gaps(summary);
   if (other_copies_ == 0) compare_sources(summary);
 }
@@ -341,7 +337,7 @@ void RunCheck::compare_gaps(const ManifestSummary& summary) {
     listed += gap.count();
     if (gap.first < last_) known.push_back({gap.first, std::min(gap.end, last_)});
   }
-  if (listed != *summary.gaps) return; // these are the first ones only
+  if (listed != summary.gaps) return; // these are the first ones only
   known = merged(std::move(known));
   const auto differ = std::ranges::mismatch(known, gaps_, [](const GapRow& a, const GapRow& b) {
     return a.first == b.first && a.end == b.end;

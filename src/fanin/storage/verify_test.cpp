@@ -154,11 +154,6 @@ TEST_F(Verify, compares_gaps_and_sources_with_the_manifest) {
               }),
               ElementsAre(HasSubstr("(absent), and the files hold 1"),
                           HasSubstr("(dropped), and the files hold 0")));
-  EXPECT_THAT(problems([](ManifestSummary& summary) {
-                summary.gaps.reset();
-                summary.sources.clear();
-              }),
-              IsEmpty()); // a manifest of before
 }
 
 TEST_F(Verify, finds_nothing_wrong_where_nothing_is) {
@@ -340,7 +335,8 @@ TEST_F(Verify, lets_the_attempt_after_65535_win) {
   };
   const auto a = write("bu0", {{{0, 100}, 65535}}, 1, plan);
   const auto b = write("bu1", {{{0, 100}, next_attempt(65535)}});
-  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  auto manifest =
+      ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
   ASSERT_TRUE(manifest);
   for (const auto& [node, path] : {std::pair("bu1", b), std::pair("bu0", a)})
     ASSERT_TRUE(manifest->add(ManifestFile{node, 1, std::filesystem::path(path).filename()}));
@@ -359,7 +355,8 @@ TEST_F(Verify, lets_the_manifest_say_who_wins) {
   };
   const auto a = write("bu0", {{{0, 100}, 0}, {{100, 200}, 0}});
   const auto b = write("bu1", {{{100, 200}, 1}}, 1, plan); // incomplete, and not acknowledged
-  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  auto manifest =
+      ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
   ASSERT_TRUE(manifest);
   ASSERT_TRUE(manifest->add(ManifestFile{"bu0", 1, std::filesystem::path(a).filename()}));
   ASSERT_TRUE(manifest->add(ManifestFile{"bu1", 1, std::filesystem::path(b).filename()}));
@@ -391,7 +388,8 @@ TEST_F(Verify, lets_the_manifest_say_who_wins) {
 
 TEST_F(Verify, misses_what_was_acknowledged_and_is_not_there) {
   const auto a = write("bu0", {{{0, 100}, 0}});
-  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  auto manifest =
+      ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
   ASSERT_TRUE(manifest);
   ASSERT_TRUE(manifest->add(ManifestFile{"bu0", 1, std::filesystem::path(a).filename()}));
   ASSERT_TRUE(manifest->add(ManifestWinner{{40, 60}, 1, "bu1", 1}));
@@ -466,7 +464,8 @@ TEST_F(Verify, counts_gaps_that_lie_apart) {
 
 TEST_F(Verify, says_that_a_run_has_not_ended_and_which_manifest_is_none) {
   const auto file = write("bu0", {{{0, 100}}});
-  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  auto manifest =
+      ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
   ASSERT_TRUE(manifest && manifest->add(ManifestFile{"bu0", 1, run_file_name(7, "bu0", 1, 1)}));
   auto result = check({file});
   EXPECT_THAT(result.problems, IsEmpty());
@@ -484,7 +483,8 @@ TEST_F(Verify, the_copy_that_was_acknowledged_may_say_that_there_is_no_event) {
   };
   const auto a = write("bu0", {{{0, 100}, 0}});
   const auto b = write("bu1", {{{40, 100}, 1, {{60, 70}}}}, 1, plan);
-  write_manifest({{{40, 100}, 1, "bu1", 1}}, {.built = 90, .balanced = true});
+  write_manifest({{{40, 100}, 1, "bu1", 1}},
+                 {.built = 90, .balanced = true, .gaps = 10, .gap_ranges = {{60, 70}}});
   const auto result = check({a, b});
   EXPECT_THAT(result.problems, IsEmpty());
   EXPECT_EQ(result.events, 90U);
@@ -622,7 +622,8 @@ TEST_F(Verify, takes_the_manifest_that_is_given_for_its_run) {
   const TemporaryDirectory elsewhere;
   std::vector<std::string> manifests;
   for (const RunNumber run : {RunNumber{8}, RunNumber{7}}) {
-    auto manifest = ManifestWriter::create(elsewhere.path(), {.run = run, .protocol = "pull"});
+    auto manifest =
+        ManifestWriter::create(elsewhere.path(), {.run = run, .run_id = 70, .protocol = "pull"});
     ASSERT_TRUE(manifest && manifest->finish({.built = run == 7 ? 99U : 100U, .balanced = true}));
     manifests.push_back(manifest->path());
   }
@@ -658,10 +659,6 @@ TEST_F(Verify, tells_a_run_from_another_one_with_its_number) {
   ASSERT_TRUE(other);
   EXPECT_THAT(check({a}, {.manifests = {manifest, other->path()}}).problems,
               ::testing::Contains(HasSubstr(other->path() + ": it belongs to another run")));
-  run_id = 0; // written by an earlier fanin
-  std::filesystem::remove(b);
-  write("bu1", {{{100, 200}}});
-  EXPECT_THAT(check({a, b}).problems, IsEmpty());
 }
 
 TEST_F(Verify, says_which_file_the_manifest_does_not_name) {
@@ -700,7 +697,8 @@ TEST_F(Verify, a_file_that_no_manifest_names_may_be_gone) {
 
 TEST_F(Verify, a_run_may_end_while_its_files_are_read) {
   const auto a = write("bu0", {{{0, 100}}});
-  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  auto manifest =
+      ManifestWriter::create(directory.path(), {.run = 7, .run_id = 70, .protocol = "pull"});
   ASSERT_TRUE(manifest && manifest->add(ManifestFile{"bu0", 1, run_file_name(7, "bu0", 1, 1)}));
   bool ended = false;
   const auto end_run = [&](std::uint64_t, std::uint64_t) {
@@ -896,8 +894,10 @@ TEST_F(VerifyRow, that_disagrees_with_another_one_is_named) {
     EXPECT_THAT(missing(0, [&](MissingRow& row) { row.source = other; }), unknown);
     EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.source = other; }), unknown);
   }
-  for (const std::uint32_t later : {0U, 5U, ~0U}) // a reason of later versions is not counted
-    EXPECT_EQ(missing(0, [&](MissingRow& row) { row.reason = later; }), "");
+  for (const std::uint32_t unknown : {0U, 5U, ~0U}) {
+    EXPECT_THAT(missing(0, [&](MissingRow& row) { row.reason = unknown; }),
+                HasSubstr(fmt::format("its reason {} is not known", unknown)));
+  }
   EXPECT_THAT(missing(0, [](MissingRow& row) { row.event = 4; }),
               HasSubstr("event 3: a row of event 4 is in its rows of /missing"));
 }

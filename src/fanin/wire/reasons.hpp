@@ -10,8 +10,7 @@
 namespace fanin::wire {
 
 /// Why a fragment was dropped before it was announced. A new reason is a line here and one in the
-/// table below. Status messages and FragmentQueue get longer, so that protocol_version
-/// (control.hpp) and plugin_abi (executive/plugin.hpp) rise. FragmentQueue (source/) is what drops;
+/// table below; status messages and FragmentQueue (source/), which drops, get longer with it.
 /// docs/plugins.md explains the reasons.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
@@ -41,11 +40,10 @@ static_assert(drop_reasons == static_cast<std::size_t>(DropReason::count_), "a n
          reason == DropReason::number_jump;
 }
 
-/// Why a source is missing in an event. A new reason is a line here and one in the table below;
-/// readers of run files show one that they do not know as unknown.
+/// Why a source is missing in an event. A new reason is a line here and one in the table below.
 enum class MissingReason : std::uint8_t {
   absent = 1, ///< the source has no fragment
-  deadline = 2, ///< the source was silent for event.deadline; in earlier files also: came too late
+  deadline = 2, ///< the source was silent for event.deadline
   lost = 3, ///< its readout unit died
   dropped = 4 ///< the fragment could not be taken, because of its number or its size
 };
@@ -62,7 +60,10 @@ inline constexpr std::array missing_reason_texts = {
     MissingReasonText{"dropped", "dropped at its source",
                       "its number, its size or its bytes were wrong"}};
 inline constexpr std::size_t missing_reasons = missing_reason_texts.size();
-/// `reason` is a number of a file or message, which may be of a later version.
+[[nodiscard]] constexpr bool is_missing_reason(std::uint64_t number) {
+  return number != 0 && number < missing_reasons;
+}
+/// `reason` is a number of a file or message, which may be wrong.
 [[nodiscard]] constexpr const MissingReasonText& text_of_missing(std::uint64_t reason) {
   return missing_reason_texts[reason < missing_reasons ? reason : 0];
 }

@@ -47,7 +47,7 @@ struct SuperEntry {
 
   /// Of one that is missing. The bytes come from outside: an unknown reason is `absent`.
   [[nodiscard]] MissingReason missing_reason() const {
-    const bool known = entry.crc32c != 0 && entry.crc32c < missing_reasons;
+    const bool known = is_missing_reason(entry.crc32c);
     return known ? static_cast<MissingReason>(entry.crc32c) : MissingReason::absent;
   }
 };

@@ -135,7 +135,12 @@ Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t
         unknown_source(row.event, row.source);
         continue;
       }
-      if (row.reason < wire::missing_reasons) ++at->missing[row.reason]; // else of a later version
+      if (wire::is_missing_reason(row.reason)) {
+        ++at->missing[row.reason];
+      } else {
+        problem(fmt::format("event {}, source {}: its reason {} is not known", row.event,
+                            name_of(row.source), row.reason));
+      }
       const auto source = static_cast<std::size_t>(at - counts_.begin());
       const bool withheld = filtered && !carried(owner->streams)[source];
       if (withheld) --at->withheld; // it was not there

@@ -98,7 +98,7 @@ Result<Handle> open_dataset(hid_t file, const char* name) {
   return dataset;
 }
 
-Handle event_row_type(std::uint32_t format_version) {
+Handle event_row_type() {
   auto type = compound(sizeof(EventRow));
   H5Tinsert(type.get(), "event", offsetof(EventRow, event), H5T_STD_U64LE);
   H5Tinsert(type.get(), "first_fragment", offsetof(EventRow, first_fragment), H5T_STD_U64LE);
@@ -110,8 +110,7 @@ Handle event_row_type(std::uint32_t format_version) {
   H5Tinsert(type.get(), "incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE);
   H5Tinsert(type.get(), "attempt", offsetof(EventRow, attempt), H5T_STD_U16LE);
   H5Tinsert(type.get(), "node", offsetof(EventRow, node), H5T_STD_U16LE);
-  H5Tinsert(type.get(), format_version == 1 ? "reserved" : "streams", offsetof(EventRow, streams),
-            H5T_STD_U32LE);
+  H5Tinsert(type.get(), "streams", offsetof(EventRow, streams), H5T_STD_U32LE);
   return type;
 }
 

@@ -68,7 +68,7 @@ private:
 [[nodiscard]] Result<Handle> open_dataset(hid_t file, const char* name);
 
 // The compound types of the rows in layout.hpp, as they lie on disk.
-[[nodiscard]] Handle event_row_type(std::uint32_t format_version = run_file_format_version);
+[[nodiscard]] Handle event_row_type();
 [[nodiscard]] Handle fragment_row_type();
 [[nodiscard]] Handle missing_row_type();
 [[nodiscard]] Handle gap_row_type();

@@ -109,9 +109,7 @@ std::string format_utc(std::int64_t unix_ns) {
 
 Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t part) {
   const bool written =
-      write_text(file, "format", run_file_format) &&
-      write_number(file, "format_version", run_file_format_version) &&
-      write_number(file, "run", options.run) &&
+      write_text(file, "format", run_file_format) && write_number(file, "run", options.run) &&
       write_attribute(file, "run_id", H5T_STD_U64LE, &options.run_id) &&
       write_text(file, "node", options.node) &&
       write_number(file, "node_index", options.node_index) &&
