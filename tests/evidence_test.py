@@ -98,10 +98,10 @@ def test_what_a_kill_has_left_of_a_row_is_measured_again(tool, tmp_path):
     assert tool() == 0 and tool.benches[-1][3:-3] == ROWS[-1].bench() and len(tool.benches) == 4
 
 
-def test_rows_of_an_earlier_format_are_measured_again(tool, tmp_path):
+def test_rows_of_another_version_are_measured_again(tool, tmp_path):
     tool()
     file = tmp_path / "rows.jsonl"
-    file.write_text(file.read_text().replace(f'"format": {evidence.FORMAT}', '"format": 1', 1))
+    file.write_text(file.read_text().replace(f'"version": {evidence.VERSION}', '"version": 0', 1))
     assert tool() == 0 and len(tool.benches) == 4
 
 

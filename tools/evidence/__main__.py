@@ -28,12 +28,12 @@ from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
 
 TESTBED = [sys.executable, str(Path(__file__).resolve().parent.parent / "testbed.py")]
 SETS = {"shaping": shaping, "log-normal": log_normal, "rails": rails, "gigabit": gigabit, "two-stage": two_stage, "figures": figures}
-FORMAT = 2  # of the rows: rises when a table needs what they did not have
+VERSION = 1  # of the rows: rises when a table needs what they did not have
 ROW_S = 120  # a row begins only if there is as much time left
 
 
 class Store:
-    """What was measured: a line for each row, the last one of a name counts. Rows of an earlier FORMAT are measured again."""
+    """What was measured: a line for each row, the last one of a name counts. Rows of another VERSION are measured again."""
 
     def __init__(self, folder):
         self.file = folder / "rows.jsonl"
@@ -44,7 +44,7 @@ class Store:
             for line in self.file.read_text().splitlines():
                 try:
                     one = json.loads(line)
-                    if one["format"] == FORMAT:
+                    if one["version"] == VERSION:
                         found[one["name"]] = one
                 except (ValueError, KeyError):
                     pass  # the end of a run that was killed
@@ -52,7 +52,7 @@ class Store:
 
     def add(self, row, measured):
         with self.file.open("a") as file:
-            file.write(json.dumps({"format": FORMAT, "name": row.name(), **asdict(row), **measured}) + "\n")
+            file.write(json.dumps({"version": VERSION, "name": row.name(), **asdict(row), **measured}) + "\n")
 
     def restart(self):
         self.file.unlink(missing_ok=True)
