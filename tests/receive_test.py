@@ -1,4 +1,4 @@
-"""Senders at one port of a whole run: the example in Python, senders of version 1, strays, connections that break."""
+"""Senders at one port of a whole run: the example in Python, plain and reliable, strays, connections that break."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
 sys.path.append(str(SOURCE / "examples/receive"))
-from send_fragments import ANSWER, ANSWER_MAGIC, FRAGMENT, HEADER, PREFACE, AcknowledgedSender, Sender  # noqa: E402
+from send_fragments import Sender  # noqa: E402
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -49,16 +49,6 @@ def example(port, source, *more):
                              "--size", "500", *more], stdout=subprocess.PIPE, text=True)
 
 
-def send_version_1(port, source):
-    with socket.create_connection(("127.0.0.1", port.number)) as connection:
-        connection.sendall(struct.pack("<8sHHI", b"FANINRCV", 1, 0, source))
-        for event in range(EVENTS):
-            connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, 0, source, event, 8, 0) + struct.pack("<Q", event))
-        connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 2, 0, source, 0, 0, 0))
-        connection.shutdown(socket.SHUT_WR)
-        connection.recv(1)
-
-
 def check_all_built(result):
     check_balanced(result)
     assert result["fragments"]["read"] == SOURCES * EVENTS, "fragments"
@@ -79,10 +69,12 @@ def test_a_run_begins_when_the_senders_of_all_sources_at_one_port_are_there():
             for _ in senders:
                 run.wait_for("127.0.0.1:.* connected")
             assert "events " not in run.text(), "it has begun without the last sender"
-            send_version_1(port, 0x300 + SOURCES - 1)
+            senders.append(example(port, 0x300 + SOURCES - 1, "--plain"))
             result = run.finish()
             for sender in senders:
                 assert sender.wait() == 0, "a sender failed"
+                told = sender.stdout.read()
+                assert told.endswith(", 0 dropped or late\n") == (sender is not senders[-1]), told
                 sender.stdout.close()
         check_all_built(result)
 
@@ -152,35 +144,6 @@ def test_connections_that_break_cost_the_example_sender_nothing():
         assert result["sources"]["0x305"]["counters"]["connections"] == 5, result["sources"]
 
 
-# The number does not say which of the two messages was read.
-def test_a_fragment_whose_number_was_skipped_to_is_sent_again():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer(*last):
-            peer, _ = server.accept()
-            peer.recv(PREFACE.size, socket.MSG_WAITALL)
-            peer.sendall(ANSWER.pack(ANSWER_MAGIC, 2, 0, len(last), 0x300, *(last or (0,))))
-            return peer
-
-        def send():
-            sender = Sender(f"tcp://127.0.0.1:{server.getsockname()[1]}", 0x300)
-            sender.send(0, b"data")
-            sender.skip_to(5)
-            sender.send(5, b"data")
-            sender.end()
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        with answer() as peer:
-            peer.recv(2 * HEADER.size + 4, socket.MSG_WAITALL)
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the connection breaks
-        with answer(5) as peer:
-            header = HEADER.unpack(peer.recv(HEADER.size, socket.MSG_WAITALL))
-            assert (header[1], header[4]) == (FRAGMENT, 5), header
-            peer.recv(4 + HEADER.size, socket.MSG_WAITALL)
-        sender.join()
-
-
 def test_a_sender_that_comes_when_the_run_has_gone_on_without_it_ends():
     with Folder() as folder, Port() as port:
         config = shared(folder, port)
@@ -189,9 +152,11 @@ def test_a_sender_that_comes_when_the_run_has_gone_on_without_it_ends():
                 run.wait_for("waits for fragments")
             senders = [example(port, 0x300 + i) for i in range(SOURCES - 1)]
             run.wait_for(f" {EVENTS} events ")
-            senders.append(example(port, 0x300 + SOURCES - 1, "--acknowledged"))
+            senders.append(example(port, 0x300 + SOURCES - 1))
             for sender in senders:
                 assert sender.wait(timeout=LONGEST_S) == 0, "a sender failed"
+            assert f"{EVENTS} dropped or late" in senders[-1].stdout.read(), "it does not know that none was built"
+            for sender in senders:
                 sender.stdout.close()
             result = run.finish()
         check_balanced(result)
@@ -238,7 +203,7 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
         with Run(config, "--set", "run.restart=true") as run:
             for _ in range(SOURCES):
                 run.wait_for("waits for fragments")
-            senders = [example(port, 0x300 + i, "--acknowledged", "--rate", "200") for i in range(SOURCES)]
+            senders = [example(port, 0x300 + i, "--rate", "200") for i in range(SOURCES)]
             run.wait_for_events(50)
             run.kill("ru0")
             run.wait_for("readout unit 'ru1' is here")
@@ -267,7 +232,7 @@ def run_of_one_source(folder, port):
 def test_the_example_sender_confirms_its_last_number_over_each_connection():
     with Folder() as folder, Port() as port:
         with run_of_one_source(folder, port) as run:
-            sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
             for event in range(200):
                 if event % 3 != 0:  # it is not known whether 199 is right
                     sender.send(event, b"data")
@@ -304,7 +269,7 @@ def test_the_example_sender_that_loses_its_connection_at_the_end_has_delivered_a
         with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=2",
                  "--set", 'process.0.nodes=["ru0"]') as run:
             run.wait_for("waits for fragments")
-            senders = [AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300 + i) for i in range(2)]
+            senders = [Sender(f"tcp://127.0.0.1:{port.number}", 0x300 + i) for i in range(2)]
             for event in range(200):
                 for sender in senders:
                     sender.send(event, b"data")
@@ -321,7 +286,7 @@ def test_the_example_sender_that_loses_its_connection_at_the_end_has_delivered_a
 def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost():
     with Folder() as folder, Port() as port:
         with run_of_one_source(folder, port) as run:
-            sender = AcknowledgedSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
             for event in range(0, 20, 2):
                 sender.send(event, b"data")
             sender.pause()

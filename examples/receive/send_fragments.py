@@ -3,9 +3,9 @@
 
   send_fragments.py tcp://127.0.0.1:7500 --source 0x300 --events 1000 --rate 100 --size 2000
 
-Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format. When the connection is lost
-it connects again, asks what has arrived, and sends the rest once more. With --acknowledged it keeps each fragment until the ledger
-of the run has it: then not even the death of a readout unit loses what it has not announced.
+Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format. It keeps each fragment until the
+ledger of the run has it. When the connection is lost it connects again, asks what has arrived, and sends the rest once more: not even
+the death of a readout unit loses what it has not announced. With --plain it only sends.
 """
 
 import argparse
@@ -18,13 +18,15 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-PREFACE = struct.Struct("<8sHHIQ")  # magic, version, reserved, source, number of this sender
-ANSWER = struct.Struct("<8sHBBIQ")  # magic, version, status, whether there is a last event, source, last event
+PREFACE = struct.Struct("<8sHHI")  # magic, version, form, source; behind it the number of a reliable sender
+NUMBER = struct.Struct("<Q")
 HEADER = struct.Struct("<HBBIQII")  # mark, kind, flags, source, event, size, crc32c
-OWN_CHECKSUM = struct.Struct("<II")  # from version 4 on, behind each of these: crc32c of it, 0
-MAGIC, ANSWER_MAGIC, MARK = b"FANINRCV", b"FANINANS", 0xF4A6
-SEND, NO_SOURCE, ENDED = 0, 1, 2  # status of an answer
-FRAGMENT, SKIP_TO, END, ANNOUNCED, PAUSE = 0, 1, 2, 3, 4
+REPLY = struct.Struct("<HBBIQQ")  # mark, kind, status, source, end, fragments that were dropped or late
+OWN_CHECKSUM = struct.Struct("<II")  # of a reliable sender, behind each of these: crc32c of it, 0
+MAGIC, VERSION, MARK = b"FANINRCV", 1, 0xF4A6
+PLAIN, RELIABLE = 0, 3  # form
+FRAGMENT, SKIP_TO, END, ANNOUNCED, PAUSE, ANSWER = range(6)  # kind
+SEND, NO_SOURCE, ENDED = range(3)  # status of an answer
 HAS_CRC = 1
 FIRST_PAUSE_S = 0.05  # between two attempts to connect; then longer
 
@@ -49,7 +51,14 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-class Refused(OSError):
+def checked(structure):
+    return structure + OWN_CHECKSUM.pack(crc32c(structure), 0)
+
+
+REPLY_SIZE = len(checked(bytes(REPLY.size)))
+
+
+class Refused(Exception):
     """fanin has no use for this sender: to try again would not help."""
 
 
@@ -57,15 +66,11 @@ class Ended(Refused):
     """The source's data have ended."""
 
 
-class Sender:
-    """A source's data, over one connection after the other. send() waits while fanin's buffers are full: nothing is lost.
+class PlainSender:
+    """A source's data over one connection. send() waits while fanin's buffers are full. What is under way when the connection is lost is
+    lost, and the sender cannot know it. `give_up`: for how many seconds it tries to connect."""
 
-    What was sent last is kept, up to `keep` bytes, for a connection that is lost: it must be more than what may be under way,
-    that is the socket buffers of both hosts. `give_up` is how many seconds it tries to connect, in a row, or connects in vain."""
-
-    version = 2
-
-    def __init__(self, url, source, with_crc=True, give_up=60.0, keep=32 << 20):
+    def __init__(self, url, source, with_crc=True, give_up=60.0):
         address = urlsplit(url)
         if address.scheme != "tcp" or address.port is None:
             raise ValueError(f"{url}: write tcp://host:port")
@@ -73,15 +78,6 @@ class Sender:
         self.source = source
         self.with_crc = with_crc
         self.give_up = give_up
-        self.keep = keep
-        self.message_size = len(self._checked(bytes(HEADER.size)))  # of what fanin sends: answers, acknowledgements
-        self.number = secrets.randbits(64) | 1  # fanin knows this sender again by it
-        self.kept = collections.deque()  # (event number, bytes) of the last messages
-        self.kept_bytes = 0
-        self.reconnects = 0
-        self.last_read = None  # as the last answer said
-        self.connected_at = self.progress_at = time.monotonic()
-        self.vain_pause = FIRST_PAUSE_S
         self.socket = None
         self._connect()
 
@@ -92,62 +88,45 @@ class Sender:
 
     def skip_to(self, event):
         """Nothing below `event` will come: fanin need not wait for it."""
-        self._send(event, self._header(SKIP_TO, event))
+        self._say(self._header(SKIP_TO, event))
 
     def pause(self):
         """Nothing follows for now: no event waits long for this source until it sends again."""
-        while True:
-            try:
-                return self.socket.sendall(self._header(PAUSE))
-            except OSError:
-                self._reconnect()
+        self._say(self._header(PAUSE))
 
     def end(self):
         """The data have come to their end, and so will the source."""
-        while True:
-            try:
-                self.socket.sendall(self._header(END))
-                self.socket.shutdown(socket.SHUT_WR)
-                while self.socket.recv(65536):  # until fanin has read it all and closed; a reset says that it has not
-                    pass
-                return self.socket.close()
-            except OSError:
-                self._reconnect()
+        self._say(self._header(END))
+        self.socket.shutdown(socket.SHUT_WR)
+        while self._receive():  # until fanin has read it all and closed; a reset says that it has not
+            pass
+        self.socket.close()
+
+    def summary(self):
+        return ""
 
     def _header(self, kind, event=0, flags=0, size=0, crc=0):
-        return self._checked(HEADER.pack(MARK, kind, flags, self.source, event, size, crc))
+        return HEADER.pack(MARK, kind, flags, self.source, event, size, crc)
 
-    def _checked(self, structure):
-        return structure + OWN_CHECKSUM.pack(crc32c(structure), 0) if self.version >= 4 else structure
+    def _say(self, message):
+        self.socket.sendall(message)
 
-    def _structure(self, message):
-        """What fanin sent, without its checksum. To connect again helps if that differs."""
-        structure = message[:HEADER.size]
-        if message != self._checked(structure):
-            raise ConnectionError("an answer or acknowledgement was damaged on the way")
-        return structure
+    def _send(self, _event, message):
+        self._say(message)
 
-    def _send(self, event, message):
-        self.kept.append((event, message))
-        self.kept_bytes += len(message)
-        while self.kept_bytes > self.keep and len(self.kept) > 1:
-            self.kept_bytes -= len(self.kept.popleft()[1])
-        try:
-            self.socket.sendall(message)
-        except OSError:
-            self._reconnect()
+    def _receive(self):
+        return self.socket.recv(65536)
+
+    def _greet(self):
+        self.socket.sendall(PREFACE.pack(MAGIC, VERSION, PLAIN, self.source))
 
     def _connect(self):
-        """Until it is this sender's turn. Returns the last event number that fanin has read; None: none."""
         begin, pause = time.monotonic(), FIRST_PAUSE_S
         while True:
             try:
                 self.socket = socket.create_connection(self.address)
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that is gone is noticed
-                self.socket.sendall(self._checked(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number)))
-                return self._answer()
-            except Refused:
-                raise
+                return self._greet()
             except OSError as error:
                 if time.monotonic() - begin + pause > self.give_up:
                     raise
@@ -156,93 +135,64 @@ class Sender:
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
 
-    def _answer(self):
-        answer = b""
-        while len(answer) < self.message_size:
-            part = self.socket.recv(self.message_size - len(answer))
-            if not part:
-                raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send, and does this fanin "
-                                      f"know version {self.version}?")
-            answer += part
-        magic, _, status, has_last, _, last = ANSWER.unpack(self._structure(answer))
-        if magic != ANSWER_MAGIC or status not in (SEND, NO_SOURCE, ENDED):
-            raise Refused("this is no receive source of fanin")
-        if status == NO_SOURCE:
-            raise Refused(f"source {self.source:#x}: there is none at this address")
-        if status == ENDED:
-            raise Ended(f"source {self.source:#x}: its data have ended")
-        return last if has_last else None
 
-    def _reconnect(self):
-        """Sends what fanin has not read once more. If it has read nothing, it is another run: only the last message.
+class Sender(PlainSender):
+    """A source's data, over one connection after the other. It keeps each fragment until fanin has acknowledged it; send() waits while
+    that is more than `keep` bytes. end() and pause() wait until all is acknowledged: nobody would notice a connection that is lost
+    afterwards. It also gives up if it connects in vain for so long."""
 
-        The network may damage the same bytes each time: while fanin reads nothing more, the pauses grow, up to `give_up`."""
-        while True:
-            last = self._connect()
-            self.reconnects += 1
-            self._wait_if_in_vain(last)
-            try:
-                for message in self._unread(last):
-                    self.socket.sendall(message)
-                return
-            except OSError:
-                pass
-
-    def _wait_if_in_vain(self, last):
-        now = time.monotonic()
-        if last != self.last_read or now > self.connected_at + 5.0:
-            self.last_read, self.progress_at, self.vain_pause = last, now, FIRST_PAUSE_S
-        elif now - self.progress_at > self.give_up:
-            raise ConnectionError("each connection is lost before fanin has read anything more")
-        else:
-            time.sleep(self.vain_pause)
-            self.vain_pause = min(2 * self.vain_pause, 2.0)
-        self.connected_at = time.monotonic()
-
-    def _unread(self, last):
-        """The messages after the one that was read last. The number does not say which one that was if skip_to() said it, too."""
-        numbers = [event for event, _ in self.kept]
-        if last is None:
-            first = max(len(numbers) - 1, 0)
-        else:
-            first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
-            if first > 1 and numbers[first - 2] == last:
-                first -= 1
-        return [message for _, message in self.kept][first:]
-
-
-class AcknowledgedSender(Sender):
-    """Keeps each fragment until fanin has acknowledged it; send() waits while that is more than `keep` bytes. end() and pause() wait
-    until all is acknowledged: nobody would notice a connection that is lost afterwards."""
-
-    version = 4
-
-    def end(self):
-        self._deliver()
-        try:
-            super().end()
-        except Ended:  # fanin had heard it: all else is acknowledged
-            self.socket.close()
+    def __init__(self, url, source, with_crc=True, give_up=60.0, keep=32 << 20):
+        self.number = secrets.randbits(64) | 1  # fanin knows this sender again by it
+        self.keep = keep
+        self.kept = collections.deque()  # (event number, bytes) of fragments
+        self.kept_bytes = 0
+        self.reconnects = 0
+        self.dropped = 0  # or late, as the last reply said
+        self.dropped_before = 0  # what fanin has counted before it began again, and what came too late to be sent
+        self.read_end = 0  # as the last answer said
+        self.connected_at = self.progress_at = time.monotonic()
+        self.vain_pause = FIRST_PAUSE_S
+        super().__init__(url, source, with_crc, give_up)
 
     def pause(self):
         self._deliver()
         super().pause()
 
+    def end(self):
+        self._deliver()
+        try:
+            while True:
+                try:
+                    return super().end()
+                except OSError:
+                    self._reconnect()
+        except Ended:  # fanin had heard it: all else is acknowledged
+            self.socket.close()
+
+    def summary(self):
+        again = f", connected again {self.reconnects} times" if self.reconnects else ""
+        return f"{again}, {self.dropped_before + self.dropped} dropped or late"
+
     def _deliver(self):
         while self.kept:
-            connection = self.reconnects
             self.skip_to(self.kept[-1][0] + 1)  # confirms the last number, over each connection
+            connection = self.reconnects
             while self.kept and self.reconnects == connection:
                 self._hear(wait=True)
 
-    def skip_to(self, event):
-        try:
-            self.socket.sendall(self._header(SKIP_TO, event))
-        except OSError:
-            self._reconnect()
+    def _header(self, *fields):
+        return checked(super()._header(*fields))
+
+    def _say(self, message):
+        while True:
+            try:
+                return super()._say(message)
+            except OSError:
+                self._reconnect()
 
     def _send(self, event, message):
-        if event < self.acknowledged:  # the run went on without it: it is late
+        if event < self.acknowledged:  # the run went on without it
+            self.dropped_before += 1
             return
         self.kept.append((event, message))
         self.kept_bytes += len(message)
@@ -259,33 +209,79 @@ class AcknowledgedSender(Sender):
         while wait or select.select([self.socket], [], [], 0)[0]:
             wait = False
             try:
-                part = self.socket.recv(65536)
+                if self._receive():
+                    continue
             except OSError:
-                part = b""
-            if not part:
-                return self._reconnect()
-            self.heard += part
-            while len(self.heard) >= self.message_size:
-                message, self.heard = self.heard[:self.message_size], self.heard[self.message_size:]
-                try:
-                    self._acknowledge(*HEADER.unpack(self._structure(message)))
-                except ConnectionError:
-                    return self._reconnect()
+                pass
+            return self._reconnect()
 
-    def _acknowledge(self, mark, kind, _flags, _source, end, *_):
-        if mark != MARK or kind != ANNOUNCED:
-            raise Refused("this is no acknowledgement of fanin")
-        self.acknowledged = end
-        while self.kept and self.kept[0][0] < end:
-            self.kept_bytes -= len(self.kept.popleft()[1])
+    def _receive(self):
+        part = super()._receive()
+        self.heard += part
+        while len(self.heard) >= REPLY_SIZE:
+            message, self.heard = self.heard[:REPLY_SIZE], self.heard[REPLY_SIZE:]
+            _, self.acknowledged = self._take(ANNOUNCED, message)
+            while self.kept and self.kept[0][0] < self.acknowledged:
+                self.kept_bytes -= len(self.kept.popleft()[1])
+        return part
 
-    def _connect(self):
+    def _take(self, wanted, message):
+        """Returns status and number of a reply of this kind."""
+        structure = message[:REPLY.size]
+        if message != checked(structure):
+            raise ConnectionError("what fanin sent was damaged on the way")
+        mark, kind, status, _, end, dropped = REPLY.unpack(structure)
+        if (mark, kind) != (MARK, wanted):
+            raise Refused("this is no receive source of fanin")
+        if dropped < self.dropped:
+            self.dropped_before += self.dropped
+        self.dropped = dropped
+        return status, end
+
+    def _greet(self):
+        """Until it is this sender's turn. Returns the number behind the last fragment that fanin has read; 0: none."""
         self.heard = b""
         self.acknowledged = 0  # over this connection
-        return super()._connect()
+        self.socket.sendall(checked(PREFACE.pack(MAGIC, VERSION, RELIABLE, self.source) + NUMBER.pack(self.number)))
+        answer = b""
+        while len(answer) < REPLY_SIZE:
+            part = self.socket.recv(REPLY_SIZE - len(answer))
+            if not part:
+                raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send, and does this fanin "
+                                      f"know version {VERSION}?")
+            answer += part
+        status, end = self._take(ANSWER, answer)
+        if status == NO_SOURCE:
+            raise Refused(f"source {self.source:#x}: there is none at this address")
+        if status == ENDED:
+            raise Ended(f"source {self.source:#x}: its data have ended")
+        return end
 
-    def _unread(self, last):
-        return [message for event, message in self.kept if last is None or event > last]
+    def _reconnect(self):
+        """Sends what fanin has not read once more. The network may damage the same bytes each time: while fanin reads nothing more, the
+        pauses grow, up to `give_up`."""
+        while True:
+            end = self._connect()
+            self.reconnects += 1
+            self._wait_if_in_vain(end)
+            try:
+                for event, message in list(self.kept):
+                    if event >= end:
+                        self.socket.sendall(message)
+                return
+            except OSError:
+                pass
+
+    def _wait_if_in_vain(self, end):
+        now = time.monotonic()
+        if end != self.read_end or now > self.connected_at + 5.0:
+            self.read_end, self.progress_at, self.vain_pause = end, now, FIRST_PAUSE_S
+        elif now - self.progress_at > self.give_up:
+            raise Refused("each connection is lost before fanin has read anything more")
+        else:
+            time.sleep(self.vain_pause)
+            self.vain_pause = min(2 * self.vain_pause, 2.0)
+        self.connected_at = time.monotonic()
 
 
 def make_payload(event, size):
@@ -302,12 +298,12 @@ def main():
     parser.add_argument("--size", type=int, default=2000, help="bytes of a fragment")
     parser.add_argument("--rate", type=float, default=0, help="events per second; 0: as fast as fanin takes them")
     parser.add_argument("--no-crc", action="store_true", help="leave the checksum to fanin")
-    parser.add_argument("--acknowledged", action="store_true", help="keep each fragment until the ledger of the run has it")
+    parser.add_argument("--plain", action="store_true", help="only send: what a lost connection has cost is not known")
     parser.add_argument("--give-up", type=float, default=60, help="seconds for which it tries to connect")
     arguments = parser.parse_args()
 
     try:
-        kind = AcknowledgedSender if arguments.acknowledged else Sender
+        kind = PlainSender if arguments.plain else Sender
         sender = kind(arguments.url, arguments.source, not arguments.no_crc, arguments.give_up)
         begin = time.monotonic()
         for i in range(arguments.events):
@@ -316,12 +312,11 @@ def main():
             event = arguments.first + i
             sender.send(event, make_payload(event, arguments.size))
         sender.end()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, Refused) as error:
         print(f"send_fragments.py: {error}", file=sys.stderr)
         return 1
     seconds = max(time.monotonic() - begin, 1e-9)
-    again = f", connected again {sender.reconnects} times" if sender.reconnects else ""
-    print(f"{arguments.events} fragments in {seconds:.2f} s: {arguments.events / seconds:.0f}/s{again}")
+    print(f"{arguments.events} fragments in {seconds:.2f} s: {arguments.events / seconds:.0f}/s{sender.summary()}")
     return 0
 
 

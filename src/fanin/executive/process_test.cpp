@@ -295,16 +295,17 @@ source = [{{ id = 2 }}]
   const auto plugins = Plugins::load(*configuration);
   ASSERT_TRUE(plugins);
   Descriptor sender; // to the second readout unit, as soon as somebody listens
-  source::ReceiveAnswer answer{.status = source::ReceiveStatus::ended};
+  source::ReceiveReply answer{.status = source::ReceiveStatus::ended};
   Process* running = nullptr;
   const auto on_report = [&](const json::Value& report) {
     if (report.at("report").text() != "log") return;
     if (!sender && report.at("text").text().contains("waits for fragments")) {
       sender = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       ASSERT_EQ(::connect(sender.get(), address.get(), address.length), 0);
-      const auto preface = source::testing::SenderBytes(2).preface_2(7).bytes();
-      ASSERT_EQ(::send(sender.get(), preface.data(), preface.size(), 0), ssize_t{24});
-    } else if (sender && ::recv(sender.get(), &answer, sizeof answer, MSG_DONTWAIT) > 0) {
+      const auto preface = source::testing::SenderBytes(2).preface(7).bytes();
+      ASSERT_EQ(::send(sender.get(), preface.data(), preface.size(), 0), ssize_t{32});
+    } else if (sender && answer.status == source::ReceiveStatus::ended &&
+               ::recv(sender.get(), &answer, sizeof answer, MSG_DONTWAIT) > 0) {
       running->stop_now("as it was told");
     }
   };

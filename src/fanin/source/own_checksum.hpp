@@ -1,7 +1,7 @@
 /// \file
-/// The checksum that from version 4 on follows the preface, the answer, each header and each
-/// acknowledgement of a connection to a `receive` source: without it a damaged number in an answer
-/// would cost all fragments up to that number.
+/// The checksum that follows the preface, each header and each reply of a reliable connection to a
+/// `receive` source: without it a damaged number in an answer would cost all fragments up to that
+/// number.
 #pragma once
 
 #include <array>
@@ -16,15 +16,9 @@
 
 namespace fanin::source {
 
-/// A structure and its checksum. Without the checksum they are the bytes of earlier versions.
+/// A structure and its checksum.
 template <class Structure>
 using CheckedBytes = std::array<std::byte, sizeof(Structure) + sizeof(OwnChecksum)>;
-
-/// How many of them this version of the format has.
-template <class Structure>
-[[nodiscard]] constexpr std::size_t size_in(std::uint16_t version) {
-  return has_own_checksums(version) ? sizeof(CheckedBytes<Structure>) : sizeof(Structure);
-}
 
 template <class Structure>
 [[nodiscard]] CheckedBytes<Structure> with_own_checksum(const Structure& structure) {

@@ -4,24 +4,25 @@
 
 namespace fanin::source {
 
-void ReceiveAcknowledger::connect(std::uint16_t version) {
-  wanted_ = has_acknowledgements(version);
-  acknowledged_ = 0;
-  size_ = size_in<ReceiveHeader>(version);
-  sent_ = size_;
+void ReceiveAcknowledger::connect(bool reliable) {
+  wanted_ = reliable;
+  end_said_ = 0;
+  dropped_said_ = dropped_;
+  sent_ = message_.size();
 }
 
 void ReceiveAcknowledger::send(const Descriptor& socket) {
   while (wanted_) {
-    if (sent_ == size_) {
-      if (end_ <= acknowledged_) return;
-      acknowledged_ = end_;
-      message_ = with_own_checksum(
-          ReceiveHeader{.kind = ReceiveKind::announced, .source = source_, .event = end_});
+    if (sent_ == message_.size()) {
+      if (end_ <= end_said_ && dropped_ == dropped_said_) return;
+      end_said_ = end_;
+      dropped_said_ = dropped_;
+      message_ = with_own_checksum(ReceiveReply{
+          .kind = ReceiveKind::announced, .source = source_, .end = end_, .dropped = dropped()});
       sent_ = 0;
     }
-    const ssize_t sent =
-        ::send(socket.get(), message_.data() + sent_, size_ - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(socket.get(), message_.data() + sent_, message_.size() - sent_,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent <= 0) return;
     sent_ += static_cast<std::size_t>(sent);
   }

@@ -1,7 +1,8 @@
 /// \file
-/// Tells the senders of a `receive` source that want to know it up to which number all is
-/// announced: from then on the ledger of the run has it, and they may forget it. Only the latest
-/// number counts, so that a sender which does not read holds up nothing.
+/// Tells a reliable sender of a `receive` source up to which number all is announced: from then on
+/// the ledger of the run has it, and the sender may forget it; and how many of its fragments were
+/// dropped or late. Only the latest numbers count, so that a sender which does not read holds up
+/// nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,23 +25,30 @@ public:
     if (end > end_) end_ = end;
   }
   [[nodiscard]] std::uint64_t end() const { return end_; }
+  /// So many fragments of the source were dropped or late, from whichever sender.
+  void set_dropped(std::uint64_t count) { dropped_ = count; }
+  /// Those of the sender.
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_ - dropped_before_; }
+  /// Another sender follows.
+  void begin_sender() { dropped_before_ = dropped_; }
 
-  /// Another connection, whose sender speaks this version of the format. It knows of no
-  /// acknowledgement yet.
-  void connect(std::uint16_t version);
-  [[nodiscard]] bool wanted() const { return wanted_; }
-  [[nodiscard]] bool has_news() const { return wanted_ && end_ > acknowledged_; }
-  /// Sends the number if it is new, as far as the socket has room. Call it after announced(), and
-  /// when the socket has room again. The reader of the connection notices when it is lost.
+  /// Another connection, whose sender was answered and knows of no acknowledgement yet; a plain one
+  /// is told nothing.
+  void connect(bool reliable);
+  /// Sends the numbers if they are new, as far as the socket has room. Call it when they may have
+  /// changed, and when the socket has room again. The reader of the connection notices when it is
+  /// lost.
   void send(const Descriptor& socket);
 
 private:
   SourceId source_;
   bool wanted_ = false;
   std::uint64_t end_ = 0;
-  std::uint64_t acknowledged_ = 0; // over this connection
-  CheckedBytes<ReceiveHeader> message_{};
-  std::size_t size_ = 0; // of message_, in this version
+  std::uint64_t end_said_ = 0; // over this connection
+  std::uint64_t dropped_ = 0;
+  std::uint64_t dropped_before_ = 0; // of other senders
+  std::uint64_t dropped_said_ = 0; // likewise with those of other senders
+  CheckedBytes<ReceiveReply> message_{};
   std::size_t sent_ = 0; // of message_
 };
 

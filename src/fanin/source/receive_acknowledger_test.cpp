@@ -25,19 +25,23 @@ struct Pair {
       bytes.insert(bytes.end(), some.begin(), some.begin() + got);
     }
   }
-  [[nodiscard]] std::vector<std::uint64_t> numbers() const {
-    std::vector<std::uint64_t> result;
-    EXPECT_EQ(bytes.size() % sizeof(ReceiveHeader), 0U);
-    for (std::size_t at = 0; at + sizeof(ReceiveHeader) <= bytes.size();
-         at += sizeof(ReceiveHeader)) {
-      ReceiveHeader header;
-      std::memcpy(&header, bytes.data() + at, sizeof header);
-      EXPECT_EQ(header.mark, receive_mark);
-      EXPECT_EQ(header.kind, ReceiveKind::announced);
-      EXPECT_EQ(header.source, 7U);
-      EXPECT_EQ(header.flags + header.size + header.crc32c, 0U);
-      result.push_back(header.event);
+  [[nodiscard]] std::vector<ReceiveReply> replies() const {
+    std::vector<ReceiveReply> result;
+    constexpr std::size_t size = sizeof(CheckedBytes<ReceiveReply>);
+    EXPECT_EQ(bytes.size() % size, 0U);
+    for (std::size_t at = 0; at + size <= bytes.size(); at += size) {
+      EXPECT_TRUE(own_checksum_fits(std::span(bytes).subspan(at, size)));
+      ReceiveReply& reply = result.emplace_back();
+      std::memcpy(&reply, bytes.data() + at, sizeof reply);
+      EXPECT_EQ(reply.mark, receive_mark);
+      EXPECT_EQ(reply.kind, ReceiveKind::announced);
+      EXPECT_EQ(reply.source, 7U);
     }
+    return result;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> ends() const {
+    std::vector<std::uint64_t> result;
+    for (const ReceiveReply& reply : replies()) result.push_back(reply.end);
     return result;
   }
   Descriptor here;
@@ -48,26 +52,16 @@ struct Pair {
 TEST(ReceiveAcknowledger, the_bytes_are_these) {
   Pair pair;
   ReceiveAcknowledger acknowledger(0x01020304);
-  acknowledger.connect(3);
+  acknowledger.set_dropped(7); // of another sender
+  acknowledger.begin_sender();
+  acknowledger.connect(true);
   acknowledger.announced(0x1122334455667788);
-  acknowledger.send(pair.here);
-  pair.receive();
-  constexpr std::array<unsigned char, 24> golden{0xa6, 0xf4, 3,    0,    4,    3,    2,    1,
-                                                 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
-  ASSERT_EQ(pair.bytes.size(), golden.size());
-  EXPECT_EQ(std::memcmp(pair.bytes.data(), golden.data(), golden.size()), 0);
-}
-
-TEST(ReceiveAcknowledger, from_version_4_on_a_checksum_follows) {
-  Pair pair;
-  ReceiveAcknowledger acknowledger(0x01020304);
-  acknowledger.connect(4);
-  acknowledger.announced(0x1122334455667788);
+  acknowledger.set_dropped(0x0102030405060708 + 7);
   acknowledger.send(pair.here);
   pair.receive();
   constexpr std::array<unsigned char, 32> golden{
       0xa6, 0xf4, 3, 0, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-      0,    0,    0, 0, 0, 0, 0, 0, 0xca, 0xe2, 0x79, 0x9d, 0,    0,    0,    0};
+      8,    7,    6, 5, 4, 3, 2, 1, 0x5c, 0x52, 0xa8, 0x37, 0,    0,    0,    0};
   ASSERT_EQ(pair.bytes.size(), golden.size());
   EXPECT_EQ(std::memcmp(pair.bytes.data(), golden.data(), golden.size()), 0);
 }
@@ -75,30 +69,51 @@ TEST(ReceiveAcknowledger, from_version_4_on_a_checksum_follows) {
 TEST(ReceiveAcknowledger, a_number_is_said_once_over_a_connection_and_again_over_the_next) {
   Pair pair;
   ReceiveAcknowledger acknowledger(7);
-  acknowledger.connect(3);
+  acknowledger.connect(true);
   acknowledger.send(pair.here); // nothing is announced yet
   for (const std::uint64_t end : {5U, 5U, 4U, 9U}) {
     acknowledger.announced(end);
     acknowledger.send(pair.here);
   }
   pair.receive();
-  EXPECT_EQ(pair.numbers(), (std::vector<std::uint64_t>{5, 9}));
+  EXPECT_EQ(pair.ends(), (std::vector<std::uint64_t>{5, 9}));
   Pair next;
-  acknowledger.connect(3);
+  acknowledger.connect(true);
   acknowledger.send(next.here);
   next.receive();
-  EXPECT_EQ(next.numbers(), std::vector<std::uint64_t>{9});
-  Pair old;
-  acknowledger.connect(2);
-  acknowledger.send(old.here);
-  old.receive();
-  EXPECT_TRUE(old.bytes.empty());
+  EXPECT_EQ(next.ends(), std::vector<std::uint64_t>{9});
+  Pair plain;
+  acknowledger.connect(false);
+  acknowledger.send(plain.here);
+  plain.receive();
+  EXPECT_TRUE(plain.bytes.empty());
+}
+
+TEST(ReceiveAcknowledger, what_is_dropped_is_said_at_once_and_only_to_its_sender) {
+  Pair pair;
+  ReceiveAcknowledger acknowledger(7);
+  acknowledger.connect(true);
+  acknowledger.announced(5);
+  acknowledger.send(pair.here);
+  acknowledger.set_dropped(2);
+  acknowledger.send(pair.here);
+  acknowledger.send(pair.here);
+  pair.receive();
+  EXPECT_EQ(pair.ends(), (std::vector<std::uint64_t>{5, 5}));
+  EXPECT_EQ(pair.replies().back().dropped, 2U);
+  Pair other;
+  acknowledger.begin_sender();
+  acknowledger.connect(true);
+  acknowledger.set_dropped(3);
+  acknowledger.send(other.here);
+  other.receive();
+  EXPECT_EQ(other.replies().back().dropped, 1U);
 }
 
 TEST(ReceiveAcknowledger, who_does_not_read_gets_the_latest_number_later_and_no_half_message) {
   Pair pair;
   ReceiveAcknowledger acknowledger(7);
-  acknowledger.connect(3);
+  acknowledger.connect(true);
   constexpr std::uint64_t many = 100'000; // more than the kernel holds
   for (std::uint64_t end = 1; end <= many; ++end) {
     acknowledger.announced(end);
@@ -108,7 +123,7 @@ TEST(ReceiveAcknowledger, who_does_not_read_gets_the_latest_number_later_and_no_
     pair.receive();
     acknowledger.send(pair.here);
   }
-  const auto numbers = pair.numbers();
+  const auto numbers = pair.ends();
   ASSERT_FALSE(numbers.empty());
   EXPECT_LT(numbers.size(), many);
   EXPECT_EQ(numbers.back(), many);
@@ -120,12 +135,12 @@ TEST(ReceiveAcknowledger, a_run_begins_with_what_is_decided_before_it_is_joined)
   ReceiveAcknowledger acknowledger(7);
   acknowledger.announced(90);
   acknowledger.start(0); // another run
-  acknowledger.connect(3);
+  acknowledger.connect(true);
   acknowledger.send(pair.here);
   acknowledger.start(40);
   acknowledger.send(pair.here);
   pair.receive();
-  EXPECT_EQ(pair.numbers(), std::vector<std::uint64_t>{40});
+  EXPECT_EQ(pair.ends(), std::vector<std::uint64_t>{40});
 }
 
 } // namespace

@@ -24,7 +24,7 @@ bool has_answered(const FragmentQueue& queue, EventNumber event) {
 } // namespace
 
 bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
-  const std::size_t size = size_in<ReceiveHeader>(version_);
+  const std::size_t size = reliable_ ? gathered_.size() : sizeof(ReceiveHeader);
   const std::size_t taken = std::min(bytes.size(), size - gathered_size_);
   if (taken != 0) std::memcpy(gathered_.data() + gathered_size_, bytes.data(), taken);
   bytes = bytes.subspan(taken);
@@ -39,7 +39,7 @@ void ReceiveDecoder::check_header() {
   paused_ = false; // something has followed, whatever it is
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
-  } else if (has_own_checksums(version_) && !own_checksum_fits(gathered_)) {
+  } else if (reliable_ && !own_checksum_fits(gathered_)) {
     fault_ = ReceiveFault::damaged;
   } else if (header_.kind > ReceiveKind::pause ||
              header_.kind == ReceiveKind::announced || // senders do not say it
@@ -97,21 +97,14 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     if (step_ == Step::payload) {
       finish_fragment(queue);
     } else {
-      finish_discarded(queue);
+      finish_message(queue);
     }
   }
   return State::hungry;
 }
 
-// One that is too large may have a wrong size, and take other messages with it.
-void ReceiveDecoder::check_size(const FragmentQueue& queue) {
-  if (step_ != Step::begin || has_own_checksums(version_)) return;
-  if (header_.size <= queue.options().fragment_max) return;
-  if (!repeats(queue)) (void)ask_for_it();
-}
-
 bool ReceiveDecoder::ask_for_it() {
-  if (!asks_again_ || !requests_.ask(header_.event)) return false;
+  if (!reliable_ || !requests_.ask(header_.event)) return false;
   fault_ = ReceiveFault::damaged;
   return true;
 }
@@ -139,13 +132,6 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
   finish_message(queue);
 }
 
-// The same of one that the queue does not take.
-void ReceiveDecoder::finish_discarded(const FragmentQueue& queue) {
-  const bool given = (header_.flags & receive_has_crc) != 0;
-  if (sums_discarded() && given && crc_ != header_.crc32c && ask_for_it()) return;
-  finish_message(queue);
-}
-
 void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
   if (!left_out_) ++new_messages_;
   judge_held(queue);
@@ -165,13 +151,8 @@ void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
 // A number above what the queue has come to is wrong: it was dropped, or bits are set in it that
 // the queue ignores. Before the first event of all, nothing is known.
 void ReceiveDecoder::note_last(const FragmentQueue& queue) {
-  if (!queue.numbered()) {
-    last_event_ = header_.event;
-  } else if (queue.next_event() != 0) {
-    const bool fragment = header_.kind == ReceiveKind::fragment;
-    const std::uint64_t most = queue.counter_of(queue.next_event() - (fragment ? 1 : 0));
-    set_last(std::min(header_.event, most), header_.kind);
-  }
+  if (header_.kind != ReceiveKind::fragment || !queue.numbered() || queue.next_event() == 0) return;
+  last_fragment_ = std::min(header_.event, queue.counter_of(queue.next_event() - 1));
 }
 
 // The number that was held may have been taken meanwhile.
@@ -180,13 +161,8 @@ void ReceiveDecoder::judge_held(const FragmentQueue& queue) {
 }
 
 void ReceiveDecoder::take_held() {
-  set_last(held_->counter, held_->kind);
+  if (held_->kind == ReceiveKind::fragment) last_fragment_ = held_->counter;
   held_.reset();
-}
-
-void ReceiveDecoder::set_last(std::uint64_t counter, ReceiveKind kind) {
-  last_event_ = counter;
-  if (kind == ReceiveKind::fragment) last_fragment_ = counter;
 }
 
 void ReceiveDecoder::received(std::size_t bytes, FragmentQueue& queue) {
@@ -212,10 +188,7 @@ void ReceiveDecoder::take_payload(std::span<const std::byte>& bytes, FragmentQue
 
 ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, FragmentQueue& queue) {
   const std::size_t offered = bytes.size();
-  if (step_ == Step::payload && !queue.open()) {
-    step_ = Step::discard;
-    header_.flags &= static_cast<std::uint8_t>(~receive_has_crc); // only the rest would be summed
-  }
+  if (step_ == Step::payload && !queue.open()) step_ = Step::discard;
   State state = State::hungry;
   while (state == State::hungry) {
     if (fault_ != ReceiveFault::none) {
@@ -227,18 +200,14 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
     } else if (bytes.empty()) {
       break;
     } else if (step_ == Step::header) {
-      if (gather(bytes)) {
-        check_header();
-        check_size(queue);
-      }
+      if (gather(bytes)) check_header();
     } else if (step_ == Step::payload) {
       take_payload(bytes, queue);
     } else {
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
-      if (sums_discarded()) crc_ = wire::crc32c(bytes.first(taken), crc_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
-      if (payload_left_ == 0) finish_discarded(queue);
+      if (payload_left_ == 0) finish_message(queue);
     }
   }
   return {offered - bytes.size(), state};

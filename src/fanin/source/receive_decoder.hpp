@@ -49,13 +49,9 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
-  /// The event number, as it was sent, of the last message that was taken whole and whose number
-  /// is right. A number that the queue holds may be wrong, and counts only if there is no other.
-  [[nodiscard]] std::optional<std::uint64_t> last_event() const {
-    return last_event_ || !held_ ? last_event_ : held_->counter;
-  }
-  /// The same of the last fragment since begin_run(), for a sender that sends again all that is
-  /// above. None while a number is held that is below: the source's counter may have been reset.
+  /// The event number, as it was sent, of the last fragment since begin_run() that was taken whole
+  /// and whose number is right: its sender sends again all that is above. None while a number is
+  /// held that is below: the source's counter may have been reset.
   [[nodiscard]] std::optional<std::uint64_t> last_fragment() const {
     return held_ && held_->fallen ? std::nullopt : last_fragment_;
   }
@@ -67,7 +63,6 @@ public:
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.
   void begin_run() {
-    last_event_ = last_event();
     last_fragment_.reset();
     held_ = held_at_disconnect_ = {};
     resent_end_ = 0;
@@ -80,13 +75,10 @@ public:
     resent_end_ = 0;
     held_at_disconnect_.reset();
   }
-  /// For the connection that begins: whether its sender keeps what is not acknowledged. Then a
-  /// fragment that may be damaged ends the connection, so that the sender sends it again. If it was
-  /// asked often (ResendRequests), it counts as it is.
-  void ask_again(bool yes) { asks_again_ = yes; }
-  /// Likewise: the version of the format. Where headers have checksums of their own, one that is
-  /// damaged ends the connection before anything in it counts.
-  void begin_version(std::uint16_t version) { version_ = version; }
+  /// Another connection begins. Its sender is reliable: a header that is damaged ends the
+  /// connection before anything in it counts. So does a fragment that is damaged, so that the
+  /// sender sends it again; if it was asked often (ResendRequests), the fragment counts as it is.
+  void connect(bool reliable) { reliable_ = reliable; }
   /// Below this number these repeat what is known, and are left out: what a sender says to skip,
   /// and fragments below begin_at() or below what the sender has come to over an earlier
   /// connection.
@@ -114,20 +106,13 @@ private:
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
   [[nodiscard]] Step step_behind_header() const;
-  void check_size(const FragmentQueue& queue);
-  // A wrong size may have taken other messages with it.
-  [[nodiscard]] bool sums_discarded() const {
-    return check_ && asks_again_ && !has_own_checksums(version_);
-  }
-  // The message may be damaged. True: its sender has to send it again, and the connection ends.
+  // The fragment is damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
-  void finish_discarded(const FragmentQueue& queue);
   void finish_message(const FragmentQueue& queue);
   void note_last(const FragmentQueue& queue);
   void judge_held(const FragmentQueue& queue);
   void take_held();
-  void set_last(std::uint64_t counter, ReceiveKind kind);
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
 
   SourceId source_;
@@ -136,16 +121,14 @@ private:
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
   CheckedBytes<ReceiveHeader> gathered_{};
-  std::uint16_t version_ = 1;
+  bool reliable_ = false; // the sender of this connection
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
-  std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none or it is discarded
-  bool asks_again_ = false;
+  std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   ResendRequests requests_;
   std::uint64_t bad_checksums_ = 0;
   std::uint64_t new_messages_ = 0;
-  std::optional<std::uint64_t> last_event_; // whose number is right
-  std::optional<std::uint64_t> last_fragment_; // likewise
+  std::optional<std::uint64_t> last_fragment_; // whose number is right
   std::optional<Held> held_;
   std::uint64_t first_ = 0; // the readout unit has joined the run there
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections

@@ -130,7 +130,7 @@ class AskingAgain : public ::testing::Test {
 protected:
   AskingAgain() {
     fixture_.queue.start(0);
-    decoder_.ask_again(true);
+    decoder_.connect(true);
   }
   // Connects once more and sends `bytes`. The fault that ends the connection, if one does.
   ReceiveFault send(const Bytes& bytes) {
@@ -142,7 +142,8 @@ protected:
   }
   static SenderBytes fragments(EventNumber first, EventNumber end) {
     SenderBytes sender(5);
-    for (; first < end; ++first) sender.fragment(first, bytes_of(100, first), true);
+    sender.reliable();
+    for (; first < end; ++first) sender.fragment(first, bytes_of(100, first));
     return sender;
   }
 
@@ -150,11 +151,11 @@ protected:
                         {.page_size = 4096, .pages = 32}};
   ReceiveDecoder decoder_{5, true};
 };
-constexpr std::size_t message_size = 24 + 100; // of AskingAgain
+constexpr std::size_t header_size = sizeof(CheckedBytes<ReceiveHeader>);
 
 TEST_F(AskingAgain, a_damaged_fragment_comes_once_more) {
   SenderBytes sender = fragments(0, 3);
-  sender.bytes()[message_size + 50] ^= std::byte{1};
+  sender.bytes()[header_size + 100 + header_size + 50] ^= std::byte{1};
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
   EXPECT_EQ(decoder_.last_fragment(), 0U);
   EXPECT_EQ(send(fragments(1, 3).bytes()), ReceiveFault::none);
@@ -165,27 +166,11 @@ TEST_F(AskingAgain, a_damaged_fragment_comes_once_more) {
   EXPECT_EQ(decoder_.bad_checksums(), 0U);
 }
 
-TEST_F(AskingAgain, a_damaged_size_takes_nothing_with_it) {
-  for (const std::size_t messages : {3U, 20U}) { // 20: above fragment_max
-    const EventNumber first = fixture_.queue.next_event();
-    SenderBytes sender = fragments(first, first + 30);
-    const auto size = static_cast<std::uint32_t>(100 + messages * message_size);
-    std::memcpy(sender.bytes().data() + message_size + 16, &size, sizeof size);
-    EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
-    EXPECT_EQ(decoder_.last_fragment(), first);
-    EXPECT_EQ(send(fragments(first + 1, first + 30).bytes()), ReceiveFault::none);
-    for (EventNumber event = first; event < first + 30; ++event) {
-      EXPECT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event));
-    }
-  }
-  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 0U);
-}
-
 TEST_F(AskingAgain, a_fragment_that_comes_damaged_again_and_again_counts_as_it_is) {
   SenderBytes sender = fragments(0, 4);
-  sender.bytes()[50] ^= std::byte{1};
+  sender.bytes()[header_size + 50] ^= std::byte{1};
   for (int time = 0; time < 3; ++time) {
-    sender.bytes()[60] ^= std::byte{1};
+    sender.bytes()[header_size + 60] ^= std::byte{1};
     EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
   }
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
@@ -198,7 +183,7 @@ TEST_F(AskingAgain, a_fragment_that_comes_damaged_again_and_again_counts_as_it_i
 TEST_F(AskingAgain, where_all_is_damaged_it_is_asked_sixteen_times_until_some_are_right) {
   const auto damaged = [](EventNumber event) {
     SenderBytes sender = fragments(event, event + 1);
-    sender.bytes()[50] ^= std::byte{1};
+    sender.bytes()[header_size + 50] ^= std::byte{1};
     return sender.bytes();
   };
   int asked = 0;
@@ -217,56 +202,23 @@ TEST_F(AskingAgain, where_all_is_damaged_it_is_asked_sixteen_times_until_some_ar
   EXPECT_EQ(asked, 18);
 }
 
-TEST_F(AskingAgain, one_that_is_too_large_each_time_is_dropped) {
-  SenderBytes sender = fragments(0, 1);
-  sender.fragment(1, bytes_of(3000, 1), true).fragment(2, bytes_of(10, 2), true);
-  for (int time = 0; time < 3; ++time) EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
-  EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
-  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 1U);
-  EXPECT_EQ(fixture_.queue.next_event(), 3U);
-}
-
-// Its header has a checksum of its own: the size is right.
-TEST_F(AskingAgain, one_that_is_too_large_is_not_asked_for_where_headers_have_checksums) {
-  decoder_.begin_version(4);
+// Its header has a checksum: the size is right.
+TEST_F(AskingAgain, one_that_is_too_large_is_dropped_at_once) {
   SenderBytes sender(5);
-  sender.in_version(4).fragment(0, bytes_of(3000, 0)).fragment(1, bytes_of(10, 1));
+  sender.reliable().fragment(0, bytes_of(3000, 0)).fragment(1, bytes_of(10, 1));
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
   EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 1U);
   EXPECT_EQ(payload_of(fixture_.queue, 1), bytes_of(10, 1));
 }
 
-TEST_F(AskingAgain, a_damaged_size_of_a_repeated_number_takes_nothing_with_it) {
-  EXPECT_EQ(send(fragments(0, 3).bytes()), ReceiveFault::none);
-  SenderBytes sender = fragments(1, 2);
-  SenderBytes rest = fragments(3, 8);
-  sender.bytes().insert(sender.bytes().end(), rest.bytes().begin(), rest.bytes().end());
-  const auto size = static_cast<std::uint32_t>(100 + 2 * message_size);
-  std::memcpy(sender.bytes().data() + 16, &size, sizeof size);
-  EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
-  EXPECT_EQ(send(rest.bytes()), ReceiveFault::none);
-  EXPECT_EQ(fixture_.queue.next_event(), 8U);
-  EXPECT_EQ(payload_of(fixture_.queue, 3), bytes_of(100, 3));
-}
-
-// With checksums of their own nothing in a damaged header counts.
 TEST_F(AskingAgain, a_damaged_bit_of_a_header_costs_nothing) {
-  decoder_.begin_version(4);
-  const auto fragments = [](EventNumber first) {
-    SenderBytes sender(5);
-    sender.in_version(4);
-    for (EventNumber event = first; event < first + 3; ++event)
-      sender.fragment(event, bytes_of(100, event));
-    return sender.bytes();
-  };
-  constexpr std::size_t header_size = size_in<ReceiveHeader>(4);
   for (std::size_t bit = 0; bit < 8 * header_size; ++bit) {
     const EventNumber first = fixture_.queue.next_event();
-    Bytes bytes = fragments(first);
+    Bytes bytes = fragments(first, first + 3).bytes();
     bytes[header_size + 100 + bit / 8] ^= std::byte{1} << (bit % 8);
     ASSERT_EQ(send(bytes), bit < 16 ? ReceiveFault::bad_mark : ReceiveFault::damaged) << bit;
     ASSERT_EQ(decoder_.last_fragment(), first) << bit;
-    ASSERT_EQ(send(fragments(first)), ReceiveFault::none) << bit;
+    ASSERT_EQ(send(fragments(first, first + 3).bytes()), ReceiveFault::none) << bit;
     for (EventNumber event = first; event < first + 3; ++event) {
       ASSERT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event)) << bit;
     }
@@ -365,7 +317,6 @@ TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connectio
   EXPECT_FALSE(decoder.paused());
   take(sender.pause());
   EXPECT_TRUE(decoder.paused());
-  EXPECT_EQ(decoder.last_event(), 0U); // a pause has no number
   EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
   EXPECT_TRUE(decoder.paused());
   take(sender.fragment(1, {}));
@@ -452,13 +403,11 @@ TEST(ReceiveDecoder, a_number_that_may_be_wrong_is_not_the_last_one_that_was_tak
     decoder.leave_out_below(fixture.queue.next_event());
   };
   send({0});
-  EXPECT_EQ(decoder.last_event(), 0U) << "the first number of all, which may be wrong too";
-  EXPECT_EQ(decoder.last_fragment(), std::nullopt);
+  EXPECT_EQ(decoder.last_fragment(), std::nullopt) << "the first number of all may be wrong, too";
   send({0, 1, 2});
   EXPECT_EQ(decoder.last_fragment(), 2U);
   EXPECT_EQ(decoder.sent_again(), 1U) << "held when the connection was lost";
   send({3, 3 << 8});
-  EXPECT_EQ(decoder.last_event(), 3U);
   EXPECT_EQ(decoder.last_fragment(), 3U);
   send({4, 5, 7});
   EXPECT_EQ(decoder.last_fragment(), 5U);
@@ -498,7 +447,6 @@ TEST(ReceiveDecoder, after_a_number_that_fell_all_is_sent_again) {
     sender.fragment(5000, {}).fragment(5001, {}).fragment(5002, {}).fragment(3, {});
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    EXPECT_EQ(decoder.last_event(), 5002U) << "version 2 sends all that follows";
     EXPECT_EQ(decoder.last_fragment(), std::nullopt);
     SenderBytes again(5);
     again.fragment(5000, {}).fragment(5001, {}).fragment(5002, {});
@@ -519,8 +467,6 @@ TEST(ReceiveDecoder, after_a_number_that_fell_all_is_sent_again) {
 class ComingBack {
 public:
   explicit ComingBack(Random& random) : random_(random) {
-    acknowledged_ = random.chance(1, 2);
-    version_ = !acknowledged_ ? 2 : random.chance(1, 2) ? 3 : 4;
     narrow_ = random.chance(1, 4);
     offset_ = random.chance(1, 4) ? 1000 : 0;
     damaged_ = 1 + random.below(events - 1);
@@ -538,30 +484,27 @@ public:
     FragmentQueue& queue = fixture.queue;
     if (may_fall_) queue.set_may_fall(FragmentQueue::Fall::yes);
     ReceiveDecoder decoder(5, true);
-    decoder.ask_again(acknowledged_);
-    decoder.begin_version(version_);
+    decoder.connect(true);
     Bytes bytes = damage(messages_after({}));
     for (int turn = 0; turn < 4; ++turn) {
       decoder.leave_out_below(announced(queue));
       const State state = decoder.take(bytes, queue).state;
       (void)decoder.disconnect(queue);
       if (state == State::hungry && turn == 3) break;
-      const auto last = acknowledged_ ? decoder.last_fragment() : decoder.last_event();
-      bytes = messages_after(last);
+      bytes = messages_after(decoder.last_fragment());
       if (turn < 2) bytes.resize(random_.below(bytes.size() + 1));
     }
     queue.end_held();
     for (EventNumber event = 0; event < events; ++event) {
-      if ((event == damaged_ && !sent_again_) || !sends(event)) continue;
+      if (!sends(event)) continue;
       const EventNumber number = event + static_cast<EventNumber>(offset_);
       ASSERT_FALSE(queue.entry(number).absent()) << event;
       ASSERT_EQ(payload_of(queue, number), payload(event)) << event;
     }
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} at event {}, without {}, version {}{}{}, offset {}", damage_, damaged_,
-                       left_out_, version_, narrow_ ? ", 32 bits" : "",
-                       may_fall_ ? ", may fall" : "", offset_);
+    return fmt::format("{} at event {}, without {}{}{}, offset {}", damage_, damaged_, left_out_,
+                       narrow_ ? ", 32 bits" : "", may_fall_ ? ", may fall" : "", offset_);
   }
 
 private:
@@ -576,27 +519,23 @@ private:
     if (narrow_ || !queue.numbered()) return 0; // as the source
     return random_.below(queue.counter_of(queue.next_event()) + 1);
   }
-  // What the sender sends when the answer names this number; a fifth of the fragments come behind a
-  // *skip to*, which only a sender without acknowledgements keeps.
+  // What the sender sends when the answer names this number; at first a fifth of the fragments come
+  // behind a *skip to*, which it does not keep.
   Bytes messages_after(std::optional<std::uint64_t> last) {
     SenderBytes sender(5);
-    sender.in_version(version_);
+    sender.reliable();
     for (EventNumber event = 0; event < events; ++event) {
-      if (!sends(event) || (last && event < *last)) continue;
+      if (!sends(event) || (last && event <= *last)) continue;
       const bool skips = event > 0 && (event % 5 == 0 || event - 1 == left_out_);
-      if (last && event == *last && (acknowledged_ || !skips)) continue;
-      if (skips && !(last && (acknowledged_ || event == *last))) sender.skip_to(event);
+      if (skips && !last) sender.skip_to(event);
       if (event == damaged_) damaged_at_ = sender.bytes().size();
       sender.fragment(event, payload(event));
     }
     return sender.bytes();
   }
   Bytes damage(Bytes bytes) {
-    // Of a payload without acknowledgements it would cost this fragment only. Eight bytes may
-    // change.
-    const std::size_t payload_bytes = acknowledged_ ? payload(damaged_).size() - 8 : 0;
-    const std::size_t at = random_.below(size_in<ReceiveHeader>(version_) + payload_bytes);
-    sent_again_ = version_ == 4 || (acknowledged_ && at >= offsetof(ReceiveHeader, size));
+    // Eight bytes may change.
+    const std::size_t at = random_.below(header_size + payload(damaged_).size() - 8);
     const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(damaged_at_ + at);
     const std::uint64_t kind = random_.below(3);
     damage_ = std::array{"a byte more", "a byte less", "other bytes"}[kind];
@@ -610,15 +549,12 @@ private:
   }
 
   Random& random_;
-  bool acknowledged_ = false;
-  std::uint16_t version_ = 2;
   bool narrow_ = false;
   bool may_fall_ = false;
   std::int64_t offset_ = 0;
   EventNumber damaged_ = 0;
   EventNumber left_out_ = 0;
   std::size_t damaged_at_ = 0;
-  bool sent_again_ = false; // the sender sends it again
   const char* damage_ = "";
 };
 
@@ -641,7 +577,7 @@ TEST(ReceiveDecoder, a_fragment_behind_a_held_skip_is_not_left_out) {
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     ASSERT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
     ASSERT_EQ(fixture.queue.held(), 9U);
-    EXPECT_EQ(decoder.last_event(), 0U);
+    EXPECT_EQ(decoder.last_fragment(), 0U);
     if (taken) {
       ASSERT_TRUE(fixture.queue.confirm_held());
     }
@@ -678,16 +614,12 @@ TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {
     for (const EventNumber event : events) sender.fragment(event, {});
     EXPECT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    return std::pair{decoder.last_event(), decoder.last_fragment()};
+    return decoder.last_fragment();
   };
-  const auto none = std::optional<std::uint64_t>{};
-  const auto is = [](std::uint64_t event) {
-    return std::pair{std::optional{event}, std::optional{event}};
-  };
-  EXPECT_EQ(last({.counter_bits = 24}, {0, 1, 2 | EventNumber{1} << 40}), is(2)) << "ignored bits";
-  EXPECT_EQ(last({.first = 10}, {0, 768}), (std::pair{std::optional<std::uint64_t>{768}, none}));
-  EXPECT_EQ(last({.first = 10}, {0, 10}), is(10));
-  EXPECT_EQ(last({.counter_bits = 8}, {253, 254, 255, 5}), is(255)) << "5 is 261";
+  EXPECT_EQ(last({.counter_bits = 24}, {0, 1, 2 | EventNumber{1} << 40}), 2U) << "ignored bits";
+  EXPECT_EQ(last({.first = 10}, {0, 768}), std::nullopt);
+  EXPECT_EQ(last({.first = 10}, {0, 10}), 10U);
+  EXPECT_EQ(last({.counter_bits = 8}, {253, 254, 255, 5}), 255U) << "5 is 261";
 }
 
 TEST(ReceiveDecoder, what_was_held_and_is_announced_was_taken) {

@@ -30,10 +30,9 @@ void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   FANIN_ASSERT(hello.room().empty());
   if (hello.fault() != ReceiveFault::none || hello.source() != 5) return;
   ReceiveDecoder decoder(5, true);
-  const bool acknowledged = has_acknowledgements(hello.version());
-  if (acknowledged) decoder.leave_out_below(piece_max);
-  decoder.ask_again(acknowledged && hello.sender() != 0);
-  decoder.begin_version(hello.version());
+  const bool reliable = hello.sender() != 0;
+  if (reliable) decoder.leave_out_below(piece_max);
+  decoder.connect(reliable);
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {
     const auto piece = bytes.first(std::min(bytes.size(), piece_max));
     if (const auto direct = decoder.direct(queue); !direct.empty() && piece_max % 2 != 0) {

@@ -15,7 +15,7 @@ std::string meaning(ReceiveFault fault) {
   case ReceiveFault::bad_preface:
     return "it is no sender of fragments, or its first bytes were damaged on the way";
   case ReceiveFault::other_version:
-    return fmt::format("it sends another version of the format than 1 to {}", receive_version);
+    return fmt::format("only version {} of the format is known here", receive_version);
   case ReceiveFault::other_source: return "it has data of another source";
   case ReceiveFault::bad_mark:
     return "no header where one must be: a size was wrong, or bytes are missing";
@@ -75,17 +75,18 @@ void ReceiveHello::take_preface() {
   std::memcpy(&preface, bytes_.data(), sizeof preface);
   if (preface.magic != ReceivePreface{}.magic) {
     fault_ = ReceiveFault::bad_preface;
-  } else if (preface.version < 1 || preface.version > receive_version || preface.reserved != 0) {
+  } else if (preface.version != receive_version) {
     fault_ = ReceiveFault::other_version;
-  } else if (preface.version >= 2) {
-    wanted_ = size_in<ReceiveOpening>(preface.version);
+  } else if (preface.form == ReceiveForm::reliable) {
+    wanted_ = bytes_.size();
+  } else if (preface.form != ReceiveForm::plain) {
+    fault_ = ReceiveFault::bad_preface;
   }
 }
 
 void ReceiveHello::take_opening() {
   std::memcpy(&opening_, bytes_.data(), sizeof opening_);
-  if (has_own_checksums(version()) && !own_checksum_fits(bytes_))
-    fault_ = ReceiveFault::bad_preface;
+  if (!own_checksum_fits(bytes_) || sender() == 0) fault_ = ReceiveFault::bad_preface;
 }
 
 } // namespace fanin::source

@@ -18,8 +18,8 @@ namespace fanin::source {
 /// Why this side ended a connection, or did not accept it.
 enum class ReceiveFault : std::uint8_t {
   none,
-  bad_preface, ///< wrong magic bytes or checksum: the peer is no sender of fragments, or the
-               ///< preface was damaged on the way
+  bad_preface, ///< wrong magic bytes, form, number or checksum: the peer is no sender of fragments,
+               ///< or the preface was damaged on the way
   other_version, ///< a sender of another version of the format
   other_source, ///< meant for another source
   bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
@@ -29,8 +29,7 @@ enum class ReceiveFault : std::uint8_t {
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one
   not_allowed, ///< its address is not on the source's list
-  damaged ///< the checksum of a header differs, or that of a fragment that the sender has still; in
-          ///< version 3 also: such a fragment is too large
+  damaged ///< the checksum of a header differs, or that of a fragment that the sender has still
 };
 inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
@@ -49,8 +48,8 @@ public:
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
   [[nodiscard]] SourceId source() const { return opening_.preface.source; }
   [[nodiscard]] std::uint16_t version() const { return opening_.preface.version; }
-  /// 0: it has no number.
-  [[nodiscard]] std::uint64_t sender() const { return opening_.sender.number; }
+  /// 0: it is a plain one.
+  [[nodiscard]] std::uint64_t sender() const { return opening_.sender; }
 
 private:
   void take_preface();

@@ -38,12 +38,11 @@ bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
 }
 
 // It is the first that this side sends, so there is room for it.
-bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows) {
+bool send_answer(const Descriptor& socket, const ReceiveReply& answer, bool more_follows) {
   const int more = more_follows ? MSG_MORE : 0;
   const auto bytes = with_own_checksum(answer);
-  const std::size_t size = size_in<ReceiveAnswer>(answer.version);
-  return ::send(socket.get(), bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
-         static_cast<ssize_t>(size);
+  return ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
+         static_cast<ssize_t>(bytes.size());
 }
 
 Result<std::shared_ptr<ReceivePort>> ReceivePorts::at(const net::Url& url) {
@@ -223,15 +222,15 @@ bool ReceivePort::read_hello(UnidentifiedSender& sender, Time now) {
 void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   const ReceiveHello& hello = sender.hello;
   std::string peer = net::address_text(sender.address);
-  if (hello.fault() != ReceiveFault::none) {
-    return first()->closed(peer, hello.fault(), now);
+  if (hello.fault() == ReceiveFault::other_version) {
+    peer += fmt::format(" (version {})", hello.version());
   }
+  if (hello.fault() != ReceiveFault::none) return first()->closed(peer, hello.fault(), now);
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, sender.socket.get(), nullptr);
   hand_over({.source = hello.source(),
              .address = sender.address,
              .arrival = {.socket = std::move(sender.socket),
                          .peer = std::move(peer),
-                         .version = hello.version(),
                          .sender = hello.sender()}},
             now);
 }
@@ -301,10 +300,9 @@ void ReceivePort::drop_closed_early(Time now) {
 
 // For whom there is no source, or none any more.
 void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
-  if (sender.arrival.wants_answer()) {
+  if (sender.arrival.reliable()) {
     send_answer(sender.arrival.socket,
-                {.version = sender.arrival.version,
-                 .status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
+                {.status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
                  .source = sender.source});
   }
   Member* const told = first();

@@ -42,10 +42,8 @@ public:
   struct Arrival {
     Descriptor socket;
     std::string peer;
-    std::uint16_t version = 1; ///< of its preface
-    std::uint64_t sender = 0; ///< number of the sender; 0: none
-    [[nodiscard]] bool wants_answer() const { return has_answer(version); }
-    [[nodiscard]] bool wants_acknowledgements() const { return has_acknowledgements(version); }
+    std::uint64_t sender = 0; ///< number of a reliable sender; 0: it is a plain one
+    [[nodiscard]] bool reliable() const { return sender != 0; }
   };
 
   /// A source at this address.
@@ -170,8 +168,8 @@ private:
 /// over.
 /// `room`: also when there is room to send again.
 [[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor, bool room = false);
-/// Answers a preface from version 2 on, in its version. `more_follows`: to be sent together with
-/// what is sent next. False: the connection is gone.
-bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer, bool more_follows = false);
+/// Answers the preface of a reliable sender. `more_follows`: to be sent together with what is sent
+/// next. False: the connection is gone.
+bool send_answer(const Descriptor& socket, const ReceiveReply& answer, bool more_follows = false);
 
 } // namespace fanin::source

@@ -50,14 +50,29 @@ Bytes spill_of(SourceId source, EventNumber first, EventNumber end) {
   return sender.bytes();
 }
 
-ReceiveAnswer answer_to(const SenderSocket& peer) {
-  const Bytes bytes = peer.received(sizeof(ReceiveAnswer));
-  EXPECT_EQ(bytes.size(), sizeof(ReceiveAnswer)) << "no answer";
-  ReceiveAnswer answer;
-  std::memcpy(&answer, bytes.data(), bytes.size());
-  EXPECT_EQ(std::string(answer.magic.begin(), answer.magic.end()), "FANINANS");
-  EXPECT_EQ(answer.version, 2);
+ReceiveReply answer_to(const SenderSocket& peer) {
+  const Bytes bytes = peer.received(sizeof(CheckedBytes<ReceiveReply>));
+  ReceiveReply answer;
+  EXPECT_EQ(bytes.size(), sizeof(CheckedBytes<ReceiveReply>)) << "no answer";
+  if (bytes.size() < sizeof answer) return answer;
+  EXPECT_TRUE(own_checksum_fits(bytes));
+  std::memcpy(&answer, bytes.data(), sizeof answer);
+  EXPECT_EQ(answer.mark, receive_mark);
+  EXPECT_EQ(answer.kind, ReceiveKind::answer);
   return answer;
+}
+
+// A program of before names its version, and so does one that is to come.
+TEST(ReceivePort, the_log_says_which_other_version_came) {
+  ReceiveBench bench;
+  const SenderSocket other(*bench.source);
+  SenderBytes sender(5);
+  sender.preface().bytes()[8] = std::byte{4};
+  other.send(sender.bytes());
+  bench.read_until([&] { return bench.counter("other_version") == 1; });
+  EXPECT_TRUE(other.closed());
+  EXPECT_THAT(bench.log.back(),
+              HasSubstr("(version 4) disconnected: other_version: only version 1 of the format"));
 }
 
 TEST(ReceivePort, each_sender_comes_to_the_source_that_it_names) {
@@ -122,7 +137,7 @@ TEST(ReceivePort, a_sender_of_a_source_that_is_not_here_is_told_so_and_counted_o
   const SenderSocket old(*both.five.source);
   old.send(spill_of(9, 0, 1));
   const SenderSocket lost(*both.five.source);
-  lost.send(SenderBytes(9).preface_2(77).bytes());
+  lost.send(SenderBytes(9).preface(77).bytes());
   both.read();
   EXPECT_TRUE(old.closed());
   EXPECT_EQ(answer_to(lost).status, ReceiveStatus::no_source);
@@ -153,7 +168,7 @@ struct OneExpected {
     return sender;
   }
   [[nodiscard]] SenderSocket early(std::uint64_t number) {
-    return early(SenderBytes(6).preface_2(number).bytes());
+    return early(SenderBytes(6).preface(number).bytes());
   }
 };
 
@@ -291,7 +306,7 @@ TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
   first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
   both.read();
   const SenderSocket waits(*both.five.source);
-  waits.send(SenderBytes(5).preface_2(1).bytes());
+  waits.send(SenderBytes(5).preface(1).bytes());
   both.read();
   sender.bytes().clear();
   first.send(sender.end().bytes());
@@ -302,7 +317,7 @@ TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
   EXPECT_TRUE(waits.closed());
   EXPECT_EQ(both.five.counter("refused"), 1U);
   const SenderSocket comes_later(*both.six.source);
-  comes_later.send(SenderBytes(5).preface_2(2).bytes());
+  comes_later.send(SenderBytes(5).preface(2).bytes());
   both.read();
   EXPECT_EQ(answer_to(comes_later).status, ReceiveStatus::ended);
   EXPECT_TRUE(comes_later.closed());
@@ -323,23 +338,23 @@ TEST(ReceivePort, sources_of_one_address_share_it_and_port_0_is_always_a_new_one
   EXPECT_NE(at("tcp://127.0.0.1"), at("tcp://127.0.0.1"));
 }
 
-TEST(ReceivePort, a_sender_of_version_2_learns_at_its_turn_what_was_read) {
+TEST(ReceivePort, a_reliable_sender_learns_at_its_turn_what_was_read) {
   ReceiveBench bench;
   bench.fixture.queue.start(0);
   SenderSocket first(*bench.source);
   SenderBytes sender(5);
-  first.send(sender.preface_2(1).bytes());
+  first.send(sender.preface(1).bytes());
   bench.last = bench.source->read(bench.fixture.queue, bench.now);
-  const ReceiveAnswer answer = answer_to(first);
+  const ReceiveReply answer = answer_to(first);
   EXPECT_EQ(answer.status, ReceiveStatus::send);
   EXPECT_EQ(answer.source, 5U);
-  EXPECT_EQ(answer.has_last, 0);
+  EXPECT_EQ(answer.end, 0U);
   sender.bytes().clear();
   sender.fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(10, 1)).fragment(2, bytes_of(10, 2));
   sender.bytes().resize(sender.bytes().size() - 1);
   first.send(sender.bytes());
   const SenderSocket second(*bench.source);
-  second.send(SenderBytes(5).preface_2(2).bytes());
+  second.send(SenderBytes(5).preface(2).bytes());
   bench.read_until([&] { return bench.fixture.queue.written() == 2; });
   EXPECT_EQ(second.received(1).size(), 0U) << "it is not its turn";
   first.close();
@@ -347,9 +362,7 @@ TEST(ReceivePort, a_sender_of_version_2_learns_at_its_turn_what_was_read) {
   EXPECT_EQ(second.received(1).size(), 0U) << "the first may come back";
   bench.now += std::chrono::milliseconds{500};
   bench.read_until([&] { return bench.counter("connections") == 2; });
-  const ReceiveAnswer next = answer_to(second);
-  EXPECT_EQ(next.has_last, 1);
-  EXPECT_EQ(next.last, 1U) << "event 2 was cut off";
+  EXPECT_EQ(answer_to(second).end, 2U) << "event 2 was cut off";
 }
 
 TEST(ReceivePort, a_sender_that_comes_back_takes_the_place_of_its_old_connection) {
@@ -357,15 +370,15 @@ TEST(ReceivePort, a_sender_that_comes_back_takes_the_place_of_its_old_connection
   bench.fixture.queue.start(0);
   const SenderSocket first(*bench.source); // it never closes: its host has lost its power
   SenderBytes sender(5);
-  first.send(sender.preface_2(77).fragment(0, bytes_of(10, 0)).bytes());
+  first.send(sender.preface(77).fragment(0, bytes_of(10, 0)).bytes());
   bench.read_until([&] { return bench.fixture.queue.written() == 1; });
   sender.bytes().clear();
   first.send(sender.fragment(1, bytes_of(10, 1)).bytes()); // on its way when it comes back
   const SenderSocket again(*bench.source);
-  again.send(SenderBytes(5).preface_2(77).bytes());
+  again.send(SenderBytes(5).preface(77).bytes());
   bench.read_until([&] { return bench.counter("connections") == 2; });
   EXPECT_EQ(bench.fixture.queue.written(), 2U);
-  EXPECT_EQ(answer_to(again).last, 1U);
+  EXPECT_EQ(answer_to(again).end, 2U);
   sender.bytes().clear();
   again.send(sender.fragment(2, bytes_of(10, 2)).bytes());
   bench.read_until([&] { return bench.fixture.queue.written() == 3; });
@@ -379,7 +392,7 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
   for (EventNumber event = 0; event < 3; ++event) {
     SenderBytes sender(5);
     connections.emplace_back(*bench.source)
-        .send(sender.preface_2(77).fragment(event, bytes_of(10, event)).bytes());
+        .send(sender.preface(77).fragment(event, bytes_of(10, event)).bytes());
     bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
   }
   EXPECT_THAT(bench.log, Contains(HasSubstr(
@@ -388,9 +401,9 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
   const SenderSocket& first = connections.back();
   std::vector<SenderSocket> second;
   for (EventNumber event = 3; event < 20; ++event) {
-    second.emplace_back(*bench.source).send(SenderBytes(5).preface_2(77).bytes());
+    second.emplace_back(*bench.source).send(SenderBytes(5).preface(77).bytes());
     bench.now += std::chrono::milliseconds{900};
-    first.send(SenderBytes(5).fragment(event, bytes_of(10, event)).bytes());
+    first.send(SenderBytes(5).reliable().fragment(event, bytes_of(10, event)).bytes());
     bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
     ASSERT_THAT(bench.log,
                 Contains(HasSubstr(fmt::format(
@@ -404,7 +417,7 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
   ASSERT_EQ(bench.last.wake, bench.now + std::chrono::seconds{1});
   bench.now = bench.last.wake; // the first is silent
   bench.read_until([&] { return bench.counter("connections") == 4; });
-  EXPECT_EQ(answer_to(second.back()).last, 19U);
+  EXPECT_EQ(answer_to(second.back()).end, 20U);
 }
 
 TEST(ReceivePort, a_sender_that_comes_back_while_it_waits_waits_once) {
@@ -414,9 +427,9 @@ TEST(ReceivePort, a_sender_that_comes_back_while_it_waits_waits_once) {
   first.send(spill_of(5, 0, 1));
   bench.read_until([&] { return bench.fixture.queue.written() == 1; });
   const SenderSocket waits(*bench.source);
-  waits.send(SenderBytes(5).preface_2(77).bytes());
+  waits.send(SenderBytes(5).preface(77).bytes());
   const SenderSocket again(*bench.source);
-  again.send(SenderBytes(5).preface_2(77).bytes());
+  again.send(SenderBytes(5).preface(77).bytes());
   bench.last = bench.source->read(bench.fixture.queue, bench.now);
   first.close();
   bench.read_until([&] { return bench.counter("connections") == 2; });

@@ -92,8 +92,7 @@ bool ReceiveSource::ready(Time now) {
 
 void ReceiveSource::announced(EventNumber end) {
   decoder_.announced(end);
-  acknowledger_.announced(end);
-  if (connection_ && !restarted_) acknowledger_.send(connection_);
+  acknowledger_.announced(end); // the next read() says so
 }
 
 std::string ReceiveSource::listening_url() const {
@@ -103,8 +102,8 @@ std::string ReceiveSource::listening_url() const {
 // --- what the port says --------------------------------------------------------------------------
 
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
-  const bool same = arrival.sender != 0 && arrival.sender == sender_;
-  if (arrival.sender != 0) {
+  const bool same = arrival.reliable() && arrival.sender == sender_;
+  if (arrival.reliable()) {
     std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
   }
   const bool has_turn = keeps_place(now) ? same : waiting_.empty();
@@ -173,25 +172,31 @@ void ReceiveSource::warn(std::string_view text, Time now) {
 // --- connections ---------------------------------------------------------------------------------
 
 bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
-  if (!watch_edges(epoll_, arrival.socket.get(), arrival.wants_acknowledgements())) {
+  if (!watch_edges(epoll_, arrival.socket.get(), arrival.reliable())) {
     const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
     refused(fmt::format("{} refused: {}", arrival.peer, error.text), now);
     return false;
   }
-  const ReceiveAnswer answer = answer_to(arrival);
-  acknowledger_.connect(arrival.version);
-  if (arrival.wants_answer() && !send_answer(arrival.socket, answer, acknowledger_.has_news())) {
-    closed(arrival.peer, ReceiveFault::none, now);
-    return false;
+  const bool same = arrival.reliable() && arrival.sender == sender_;
+  const auto last = decoder_.last_fragment();
+  if (arrival.reliable()) {
+    const ReceiveReply answer{.source = options_.source,
+                              .end = last ? *last + 1 : 0,
+                              .dropped = same ? acknowledger_.dropped() : 0};
+    if (!send_answer(arrival.socket, answer, acknowledger_.end() != 0)) {
+      closed(arrival.peer, ReceiveFault::none, now);
+      return false;
+    }
   }
-  acknowledger_.send(arrival.socket);
-  begun_ = answer.has_last != 0;
-  if (arrival.sender == 0 || arrival.sender != sender_) {
+  if (!same) {
     decoder_.begin_sender();
+    acknowledger_.begin_sender();
     places_kept_ = 0;
   }
-  decoder_.ask_again(arrival.wants_acknowledgements() && arrival.sender != 0);
-  decoder_.begin_version(arrival.version);
+  decoder_.connect(arrival.reliable());
+  acknowledger_.connect(arrival.reliable());
+  acknowledger_.send(arrival.socket);
+  begun_ = last.has_value();
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
@@ -206,27 +211,13 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   return true;
 }
 
-// Who keeps what is not acknowledged is not told what an earlier incarnation of the readout unit
-// has read, and sends it again.
-ReceiveAnswer ReceiveSource::answer_to(const ReceivePort::Arrival& arrival) const {
-  ReceiveAnswer answer{.version = arrival.version, .source = options_.source};
-  const auto last =
-      arrival.wants_acknowledgements() ? decoder_.last_fragment() : decoder_.last_event();
-  if (last) {
-    answer.has_last = 1;
-    answer.last = *last;
-  }
-  return answer;
-}
-
 // The readout unit has joined again, and forgotten what was read and not announced. What a sender
 // has sent meanwhile may be below what is wanted, and it should know that it was not read.
 void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
   const EventNumber first = queue.numbered() ? queue.first_event() : 0;
   decoder_.begin_at(first == 0 ? 0 : queue.counter_of(first));
-  const bool sends_again = acknowledger_.wanted() && sender_ != 0;
-  if (connection_ && sends_again && (begun_ || first > 0)) {
+  if (connection_ && sender_ != 0 && (begun_ || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged",
                      Ending::too_early);
   }
@@ -282,6 +273,7 @@ Time ReceiveSource::watch_waiting(Time now) {
 
 void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why,
                                      Ending ending) {
+  count_dropped(queue);
   const ReceiveFault fault = decoder_.disconnect(queue);
   if (decoder_.new_messages() != new_messages_before_) places_kept_ = 0;
   const bool has_more = ending == Ending::too_early && !decoder_.paused();
@@ -300,7 +292,7 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
 }
 
 void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
-  const bool again = decoder_.fault() == ReceiveFault::damaged && sender_ != 0;
+  const bool again = decoder_.fault() == ReceiveFault::damaged;
   close_connection(queue, now, again ? "its sender has to send again" : "closed here");
 }
 
@@ -315,16 +307,15 @@ void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
 // from now on is for others, and wakes this readout unit no more, which would not look.
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
+  acknowledge(queue);
   close_connection(queue, now, "end of the data");
   ended_ = true;
   listening_ = port_watched_ = false;
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, options_.port->descriptor(), nullptr);
   std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
-    if (!arrival.wants_answer()) continue;
-    send_answer(
-        arrival.socket,
-        {.version = arrival.version, .status = ReceiveStatus::ended, .source = options_.source});
+    if (!arrival.reliable()) continue;
+    send_answer(arrival.socket, {.status = ReceiveStatus::ended, .source = options_.source});
   }
   waiting_.clear();
   refused_ += closed;
@@ -355,6 +346,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
                             Ending::too_early);
   }
   if (got == 0) {
+    acknowledge(queue);
     return close_connection(
         queue, now,
         replaced_by_.empty() ? "closed by the sender"
@@ -385,8 +377,20 @@ void ReceiveSource::check_connections() {
     if (descriptor == options_.port->descriptor()) options_.port->retry();
     if (descriptor != connection_.get()) continue;
     if (events[static_cast<std::size_t>(i)].events != EPOLLOUT) readable_ = true;
-    acknowledger_.send(connection_);
   }
+}
+
+void ReceiveSource::count_dropped(const FragmentQueue& queue) {
+  std::uint64_t dropped = 0;
+  for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
+    dropped += queue.dropped(static_cast<wire::DropReason>(reason));
+  }
+  acknowledger_.set_dropped(dropped);
+}
+
+void ReceiveSource::acknowledge(const FragmentQueue& queue) {
+  count_dropped(queue);
+  if (connection_) acknowledger_.send(connection_);
 }
 
 // The port may have more to do, whatever this source waits for.
@@ -399,9 +403,7 @@ ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
 
 // A connection is read up to its end before the next one is: nothing that a sender has
 // sent is thrown away because another one came, however long this side did not read.
-ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
-  if (std::exchange(restarted_, false)) begin_again(queue, now);
-  check_connections();
+ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
   for (std::size_t bytes = 0; !ended_ && bytes < socket_bytes_per_read;) {
     if (now >= options_.port->due()) options_.port->poll(now);
     if (!connection_) {
@@ -410,7 +412,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
       return wait_until(waiting_.empty() ? never : place_kept_until_, now);
     }
     // A narrow counter says the same value again and again.
-    const bool repeats = acknowledger_.wanted() && queue.options().counter_bits == 64;
+    const bool repeats = sender_ != 0 && queue.options().counter_bits == 64;
     decoder_.leave_out_below(repeats ? acknowledger_.end() : 0);
     const auto staged = std::span(staging_).subspan(staged_from_, staged_to_ - staged_from_);
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
@@ -434,6 +436,14 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     receive(queue, now);
   }
   return {.state = ended_ ? ReadState::finished : ReadState::more};
+}
+
+ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
+  if (std::exchange(restarted_, false)) begin_again(queue, now);
+  check_connections();
+  const ReadResult result = read_connections(queue, now);
+  acknowledge(queue);
+  return result;
 }
 
 std::vector<SourceCounter> ReceiveSource::counters() const {

@@ -74,13 +74,15 @@ private:
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
   bool begin_connection(ReceivePort::Arrival arrival, Time now);
-  [[nodiscard]] ReceiveAnswer answer_to(const ReceivePort::Arrival& arrival) const;
   void begin_again(FragmentQueue& queue, Time now);
   [[nodiscard]] bool begin_next(Time now);
   [[nodiscard]] Time watch_message(FragmentQueue& queue, Time now);
   [[nodiscard]] Time watch_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
+  [[nodiscard]] ReadResult read_connections(FragmentQueue& queue, Time now);
+  void count_dropped(const FragmentQueue& queue);
+  void acknowledge(const FragmentQueue& queue);
   void receive(FragmentQueue& queue, Time now);
   void keep_place(const FragmentQueue& queue, Time now);
   [[nodiscard]] bool keeps_place(Time now) const { return now < place_kept_until_; }
@@ -97,7 +99,7 @@ private:
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
   Descriptor connection_;
   std::string peer_;
-  std::uint64_t sender_ = 0; // of the connection; 0: it has no number
+  std::uint64_t sender_ = 0; // number of the connection's; 0: it is a plain one
   Time place_kept_until_{}; // for this sender, whose connection has ended too early
   std::uint32_t places_kept_ = 0; // for it, in turn, while it brought no new message
   std::uint64_t new_messages_before_ = 0; // over earlier connections

@@ -155,12 +155,12 @@ protected:
   std::optional<Relay> relay_;
 };
 
-constexpr std::size_t message_size = sizeof(source::CheckedBytes<source::ReceiveAnswer>);
+constexpr std::size_t message_size = sizeof(source::CheckedBytes<source::ReceiveReply>);
 
 // Without its checksum the answer would say that events were read which were never sent.
 TEST_F(ForwardDamaged, an_answer_whose_number_changed_costs_nothing) {
   make_relay([](Relay::Place place, std::span<std::byte> bytes) {
-    if (place.connection == 1 && !place.to_slice && place.offset == 0) bytes[16] ^= std::byte{4};
+    if (place.connection == 1 && !place.to_slice && place.offset == 0) bytes[8] ^= std::byte{8};
   });
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
   read_until(4);
@@ -286,14 +286,14 @@ TEST_F(ForwardDamaged, a_slice_that_was_away_for_almost_too_long_gets_all) {
   EXPECT_EQ(undelivered_, 0U) << log_;
 }
 
-TEST_F(ForwardDamaged, who_closes_without_an_answer_may_be_an_earlier_version) {
+TEST_F(ForwardDamaged, who_closes_without_an_answer_may_be_another_version) {
   make_relay([](Relay::Place, std::span<std::byte>) {});
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
   slices_read_ = false;
   relay_until([&] { return relay_->connections() == 1; });
   relay_->cut();
   relay_until([&] { return log_.contains("is away"); });
-  EXPECT_THAT(log_, HasSubstr("its version of fanin may be an earlier one"));
+  EXPECT_THAT(log_, HasSubstr("its version of fanin may be another one"));
 }
 
 class ForwardDamagedRandom : public ForwardDamaged {

@@ -23,6 +23,7 @@ protected:
     for (EventNumber event = announced_; event < end; ++event) delivered_ += left_->has(event);
     announced_ = std::max(announced_, end);
     left_->source->announced(announced_);
+    left_->read(); // which says so
   }
   void give_up(EventNumber count) {
     auto& queue = left_->fixture.queue;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_format.hpp"
@@ -25,8 +26,6 @@ constexpr Duration check_period = std::chrono::seconds{1}; // for the other host
 constexpr std::size_t parts_per_call = 512; // below IOV_MAX
 constexpr std::uint64_t bytes_per_poll = 1U << 20;
 constexpr EventNumber unknown = ~EventNumber{0};
-
-static_assert(sizeof(source::ReceiveAnswer) == sizeof(source::ReceiveHeader));
 
 } // namespace
 
@@ -54,7 +53,7 @@ bool SliceLink::poll(std::vector<Done>& done) {
   if (connected()) (void)receive(now);
   if (state_ == State::open && earlier_end_ == unknown) {
     // It has read nothing since it joined. What it had read before nobody knows.
-    earlier_end_ = read_ ? *read_ + 1 : 0;
+    earlier_end_ = read_end_;
   }
   take_done(now, done); // what is announced is not sent again
   const bool more = state_ == State::open && send(now);
@@ -131,9 +130,9 @@ void SliceLink::greet(Time now) {
     if (error == EINPROGRESS || error == EAGAIN) return;
     return lose(net::error_text(error), now);
   }
-  const auto bytes = source::with_own_checksum(
-      source::ReceiveOpening{{.version = source::receive_version, .source = options_.source},
-                             {.number = options_.sender}});
+  const auto bytes = source::with_own_checksum(source::ReceiveOpening{
+      .preface = {.form = source::ReceiveForm::reliable, .source = options_.source},
+      .sender = options_.sender});
   const ssize_t sent =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return; // not connected yet
@@ -252,14 +251,13 @@ bool SliceLink::receive(Time now) {
   }
 }
 
-// A slice of an earlier version closes without an answer.
+// A slice of another version closes without an answer.
 void SliceLink::on_end(std::string_view why, bool in_order, Time now) {
   if (state_ == State::greeting && received_ == 0) {
-    lose(
-        fmt::format("{}, without an answer: its version of fanin may be an earlier one, or it does "
-                    "not allow this host",
-                    why),
-        now);
+    lose(fmt::format("{}, without an answer: its version of fanin may be another one, or it does "
+                     "not allow this host",
+                     why),
+         now);
   } else if (state_ == State::leaving && in_order) {
     close(now);
   } else {
@@ -273,27 +271,32 @@ bool SliceLink::take_message(Time now) {
     lose("what it sent was damaged on the way, or it is no receive source", now);
     return false;
   }
-  if (state_ == State::greeting) return on_answer(now);
-  source::ReceiveHeader header;
-  std::memcpy(&header, message_in_.data(), sizeof header);
-  if (header.mark != source::receive_mark || header.kind != source::ReceiveKind::announced ||
-      header.source != options_.source) {
-    lose("it sent what is no acknowledgement", now);
+  source::ReceiveReply reply;
+  std::memcpy(&reply, message_in_.data(), sizeof reply);
+  const auto expected =
+      state_ == State::greeting ? source::ReceiveKind::answer : source::ReceiveKind::announced;
+  if (reply.mark != source::receive_mark || reply.kind != expected ||
+      reply.source != options_.source) {
+    lose("it is no receive source", now);
     return false;
   }
-  announced_ = std::max(announced_, header.event);
+  if (state_ == State::greeting) return on_answer(reply, now);
+  take_dropped(reply.dropped, now);
+  announced_ = std::max(announced_, reply.end);
   pass_known();
   last_answer_at_ = now;
   return true;
 }
 
-bool SliceLink::on_answer(Time now) {
-  source::ReceiveAnswer answer;
-  std::memcpy(&answer, message_in_.data(), sizeof answer);
-  if (answer.magic != source::ReceiveAnswer{}.magic || answer.version != source::receive_version) {
-    lose("it is no receive source", now);
-    return false;
-  }
+// The ledger of the slice says why, and has the numbers.
+void SliceLink::take_dropped(std::uint64_t dropped, Time now) {
+  if (std::exchange(dropped_, dropped) >= dropped) return;
+  lines_.write(options_.log, now, LogLevel::warning,
+               fmt::format("{} has dropped {} from here, or got them too late", options_.name,
+                           counted(dropped, "super-fragment")));
+}
+
+bool SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
   if (answer.status != source::ReceiveStatus::send) {
     lose(answer.status == source::ReceiveStatus::no_source
              ? fmt::format("it has no source {:#x} there", options_.source)
@@ -310,7 +313,8 @@ bool SliceLink::on_answer(Time now) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
-  read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
+  take_dropped(answer.dropped, now);
+  read_end_ = answer.end;
   gets_on_ = known_end() > known_before_;
   known_before_ = known_end();
   for (const auto& batch : batches_) batch->not_read_from(known_end());
@@ -339,10 +343,6 @@ void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   batches_.push_back(std::move(batch));
   pass_known();
 }
-
-// Events below are sent no more: the slice has read them, or would take them as late since it has
-// announced them.
-EventNumber SliceLink::known_end() const { return std::max(read_ ? *read_ + 1 : 0, announced_); }
 
 // The first message from there on that is to be sent.
 SliceLink::Place SliceLink::to_send_from(Place at) const {

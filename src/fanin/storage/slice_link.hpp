@@ -4,6 +4,7 @@
 /// read.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -105,11 +106,14 @@ private:
   [[nodiscard]] bool was_of_use(Time now) const; // the connection, which is open
   [[nodiscard]] bool receive(Time now); // false: the connection is lost
   [[nodiscard]] bool take_message(Time now); // likewise
-  [[nodiscard]] bool on_answer(Time now); // likewise
+  [[nodiscard]] bool on_answer(const source::ReceiveReply& answer, Time now); // likewise
+  void take_dropped(std::uint64_t dropped, Time now);
   void on_end(std::string_view why, bool in_order, Time now);
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
-  [[nodiscard]] EventNumber known_end() const;
+  // Events below are sent no more: the slice has read them, or would take them as late since it
+  // has announced them.
+  [[nodiscard]] EventNumber known_end() const { return std::max(read_end_, announced_); }
   [[nodiscard]] Place to_send_from(Place at) const;
   void pass_known();
   [[nodiscard]] bool first_is_known() const;
@@ -153,10 +157,11 @@ private:
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added
   Place next_; // to be sent
-  std::optional<EventNumber> read_; // the last one that the slice had read when it answered
+  EventNumber read_end_ = 0; // behind the last one that the slice had read when it answered
   EventNumber earlier_end_ = 0; // numbers below may have been sent by an earlier sender
   std::uint64_t announced_ = 0; // all numbers below
-  source::CheckedBytes<source::ReceiveHeader> message_in_{};
+  std::uint64_t dropped_ = 0; // by the slice, or late there; it begins again with its readout unit
+  source::CheckedBytes<source::ReceiveReply> message_in_{};
   std::size_t received_ = 0; // of message_in_
   std::vector<iovec> parts_; // reused
 };

@@ -99,6 +99,10 @@ struct ReceiveBench {
       ASSERT_EQ(::poll(&waiting, 1, 10000), 1) << "the descriptor did not become readable";
     }
   }
+  void announce(EventNumber end) {
+    source->announced(end);
+    last = source->read(fixture.queue, now);
+  }
   [[nodiscard]] std::uint64_t counter(std::string_view name) const {
     for (const auto& counter : source->counters()) {
       if (counter.name == name) return counter.value;

@@ -11,21 +11,19 @@ class SenderBytes {
 public:
   explicit SenderBytes(SourceId source) : source_(source) {}
 
+  // Of a plain sender.
   SenderBytes& preface() {
-    ReceivePreface preface;
-    preface.source = source_;
+    const ReceivePreface preface{.source = source_};
     return append(&preface, sizeof preface);
   }
-  SenderBytes& preface_2(std::uint64_t sender) { return preface_of(2, sender); }
-  // What follows is of that version, too.
-  SenderBytes& preface_of(std::uint16_t version, std::uint64_t sender) {
-    in_version(version);
-    return append_checked(
-        ReceiveOpening{{.version = version, .source = source_}, {.number = sender}});
+  // Of a reliable sender, whose messages follow.
+  SenderBytes& preface(std::uint64_t sender) {
+    return reliable().append_checked(ReceiveOpening{
+        .preface = {.form = ReceiveForm::reliable, .source = source_}, .sender = sender});
   }
-  // What follows is of that version.
-  SenderBytes& in_version(std::uint16_t version) {
-    version_ = version;
+  // Messages of a reliable sender follow.
+  SenderBytes& reliable() {
+    reliable_ = true;
     return *this;
   }
   SenderBytes& fragment(EventNumber event, const Bytes& payload, bool with_crc = true) {
@@ -66,7 +64,7 @@ private:
   template <class Structure>
   SenderBytes& append_checked(const Structure& structure) {
     const auto bytes = with_own_checksum(structure);
-    return append(bytes.data(), size_in<Structure>(version_));
+    return append(bytes.data(), reliable_ ? bytes.size() : sizeof structure);
   }
   SenderBytes& append(const void* data, std::size_t size) {
     const auto* begin = static_cast<const std::byte*>(data);
@@ -75,7 +73,7 @@ private:
   }
 
   SourceId source_;
-  std::uint16_t version_ = 1;
+  bool reliable_ = false;
   Bytes bytes_;
 };
 
