@@ -1,5 +1,7 @@
 """Senders at one port of a whole run: the example in Python, plain and reliable, strays, connections that break."""
 
+import os
+import re
 import socket
 import struct
 import subprocess
@@ -10,7 +12,7 @@ from contextlib import contextmanager
 from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
 sys.path.append(str(SOURCE / "examples/receive"))
-from send_fragments import Sender  # noqa: E402
+from send_fragments import ANNOUNCED, HEADER, MAGIC, MARK, NUMBER, PREFACE, RELIABLE, REPLY, Sender, checked  # noqa: E402
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -77,6 +79,34 @@ def test_a_run_begins_when_the_senders_of_all_sources_at_one_port_are_there():
                 assert told.endswith(", 0 dropped or late\n") == (sender is not senders[-1]), told
                 sender.stdout.close()
         check_all_built(result)
+
+
+def on_the_page(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (SOURCE / "docs/receive-format.md").read_text(), flags=re.M | re.S)
+
+
+def test_the_plain_senders_on_the_page_are_whole_programs():
+    (in_python,), (in_c,) = on_the_page("python"), on_the_page("c")
+    with Folder() as folder, Port() as port:
+        script = folder.write("sender.py", in_python.replace("7500", str(port.number)))
+        text = folder.write("sender.c", in_c.replace("7500", str(port.number)).replace("0x300", "0x301"))
+        program = folder.path / "sender"
+        subprocess.run([os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", "-o", program, text], check=True)
+        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=2",
+                 "--set", 'process.0.nodes=["ru0"]') as run:
+            run.wait_for("waits for fragments")
+            senders = [subprocess.Popen(command) for command in ([sys.executable, script], [program])]
+            result = run.finish()
+            assert [sender.wait() for sender in senders] == [0, 0], "a sender failed"
+        check_balanced(result)
+        assert (result["events"]["built"], result["events"]["incomplete"]) == (1000, 0), result["events"]
+
+
+def test_the_bytes_on_the_page_are_those_of_the_format():
+    plain, reliable = (bytes.fromhex(text) for text in on_the_page("text"))
+    assert plain == PREFACE.pack(MAGIC, 1, 0, 0x300) + HEADER.pack(MARK, 0, 0, 0x300, 5, 3, 0) + b"abc"
+    preface = PREFACE.pack(MAGIC, 1, RELIABLE, 0x300) + NUMBER.pack(0x1122334455667788)
+    assert reliable == checked(preface) + checked(REPLY.pack(MARK, ANNOUNCED, 0, 0x300, 6, 1))
 
 
 class Breaking:
