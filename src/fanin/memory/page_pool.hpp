@@ -150,6 +150,7 @@ public:
 private:
   PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);
   void put(Page* page) override {
+    FANIN_ASSERT(available_ < pages()); // each loan comes back once
     if (page->read_elsewhere) {
       first_ = (first_ == 0 ? pages() : first_) - 1;
       free_[first_] = page;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -39,10 +40,7 @@ enum class Stage : std::uint8_t {
 class ConnectionState {
 public:
   [[nodiscard]] Stage stage() const { return stage_; }
-  void enter(Stage next) {
-    FANIN_ASSERT(may_follow(stage_, next));
-    stage_ = next;
-  }
+  void enter(Stage next) { stage_ = next; }
   [[nodiscard]] bool is_open() const { return stage_ == Stage::open; }
   /// Both ends do not know each other yet.
   [[nodiscard]] bool setting_up() const { return stage_ < Stage::open; }
@@ -72,7 +70,7 @@ public:
   [[nodiscard]] bool silent() const { return !ours() && !announced_; }
 
 private:
-  Stage stage_ = Stage::connecting;
+  Checked<Stage> stage_ = Stage::connecting;
   bool announced_ = false;
   CloseReason reason_ = CloseReason::local; // of Stage::ended
   ListenerId listener_ = ListenerId::none;

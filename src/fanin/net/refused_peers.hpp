@@ -40,8 +40,8 @@ private:
     if (now - std::exchange(last_eviction_, now) > eviction_pause) evictions_since_ = now;
     if (now - evictions_since_ < evictions_long) return;
     log_(LogLevel::warning,
-         fmt::format("{}; for {} peers have connected that say nothing: something else connects "
-                     "here, or this host is overloaded",
+         fmt::format("{}; for {} peers have connected without a hello: another program "
+                     "connects here, or this host is overloaded",
                      text, format_duration(now - evictions_since_)));
     evictions_since_ = now; // the next line is as far away
   }

@@ -56,8 +56,9 @@ TEST(RefusedPeers, who_is_evicted_is_a_warning_only_if_that_goes_on) {
   EXPECT_TRUE(warnings.empty()) << "it was over";
   evict_for(std::chrono::seconds{1});
   ASSERT_EQ(warnings.size(), 1U) << "and not 100";
-  EXPECT_EQ(warnings.front(), "tcp://a:1: left; for 10 s peers have connected that say nothing: "
-                              "something else connects here, or this host is overloaded");
+  EXPECT_EQ(warnings.front(),
+            "tcp://a:1: left; for 10 s peers have connected without a hello: another "
+            "program connects here, or this host is overloaded");
   evict_for(RefusedPeers::evictions_long);
   EXPECT_EQ(warnings.size(), 2U);
 }

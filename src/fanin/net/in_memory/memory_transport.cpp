@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/connection_options.hpp"
 
 namespace fanin::net::in_memory {
@@ -363,7 +364,9 @@ void MemoryTransport::complete(Item& item) {
   if (!item.dropped) {
     if (network_.options_.strict) item.check_untouched();
     end.remove_outstanding(item);
-    end.queued_bytes -= std::max<std::uint64_t>(item.size, sizeof(Item));
+    const auto queued = std::max<std::uint64_t>(item.size, sizeof(Item));
+    FANIN_ASSERT(queued <= end.queued_bytes);
+    end.queued_bytes -= queued;
     if (!end.state.over() && end.wants_writable &&
         end.queued_bytes <= end.options.send_queue_bytes / 2) {
       end.wants_writable = false;

@@ -285,14 +285,9 @@ void RdmConnection::completed(const Completion& completion) {
 
 // --- the end ---
 
-void RdmConnection::advance_to(End next) {
-  FANIN_ASSERT(next > end_ && (next <= End::closed || end_ >= End::closed));
-  end_ = next;
-}
-
 void RdmConnection::close() {
   if (is_closed()) return;
-  advance_to(End::closed);
+  end_ = End::closed;
   provider_.forget_events(*this);
   next_address_.cancel();
   since_ = provider_.now();
@@ -313,13 +308,13 @@ void RdmConnection::check_end() {
   const bool over = all_has_come() || dead || overdue_;
   if (!is_closed()) {
     if (stage_ != Stage::connected || !over || end_ == End::reported) return;
-    advance_to(End::reported);
+    end_ = End::reported;
     provider_.queue_event({.kind = ProviderEvent::Kind::gone, .endpoint = this});
     return;
   }
   if (end_ == End::drained || !over) return;
   if (end_ == End::closed) {
-    advance_to(End::canceled);
+    end_ = End::canceled;
     waiting_.clear();
     cancel_receives();
   }
@@ -330,7 +325,7 @@ void RdmConnection::check_end() {
     sends_.forget();
   }
   if (receives_.size() > 0 || sends_.size() > 0) return;
-  advance_to(End::drained);
+  end_ = End::drained;
   if (socket_) (void)::shutdown(socket_.get(), SHUT_WR);
 }
 

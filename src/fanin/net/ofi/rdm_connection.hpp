@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/state.hpp"
 #include "fanin/net/connect_attempts.hpp"
 #include "fanin/net/first_count.hpp"
 #include "fanin/net/ofi/in_order.hpp"
@@ -60,6 +61,15 @@ public:
 
 private:
   enum class Stage : std::uint8_t { made, connecting, introducing, connected };
+  friend constexpr bool may_follow(Stage from, Stage to) {
+    switch (to) {
+    case Stage::made: return from != Stage::connected; // refused
+    case Stage::connecting: return from <= Stage::connecting; // the next address
+    case Stage::introducing: return from == Stage::connecting;
+    case Stage::connected: return from == Stage::made || from == Stage::introducing;
+    }
+    return false;
+  }
   // How far the end of this side has come.
   enum class End : std::uint8_t {
     none,
@@ -68,6 +78,9 @@ private:
     canceled, // and the receives that are left were canceled
     drained // nothing of ours is under way, and nothing can be
   };
+  friend constexpr bool may_follow(End from, End to) {
+    return to > from && (to <= End::closed || from >= End::closed);
+  }
 
   [[nodiscard]] Result<> post_waiting(); // receives
   void connect_next();
@@ -78,7 +91,6 @@ private:
   void take_farewell();
   void refused(const rdma::HelloBytes& hello, std::string text);
   void hung_up();
-  void advance_to(End next);
   [[nodiscard]] bool is_closed() const { return end_ >= End::closed; }
   void check_end();
   void cancel_receives();
@@ -86,7 +98,7 @@ private:
   [[nodiscard]] ssize_t post(const rdma::Send& send);
 
   RdmProvider& provider_;
-  Stage stage_ = Stage::made;
+  Checked<Stage> stage_ = Stage::made;
   bool by_peer_; // the peer has requested it
   std::string host_; // where the endpoint is to be
   std::string domain_;
@@ -116,7 +128,7 @@ private:
   std::uint32_t received_ = first_count;
   std::optional<std::uint32_t> farewell_; // by the peer: its count of what it has sent
   Time since_{}; // it waits for the peer to end
-  End end_ = End::none;
+  Checked<End> end_ = End::none;
   bool hung_up_ = false; // by the peer, or nobody is there
   bool overdue_ = false; // the peer was waited for long enough
 };

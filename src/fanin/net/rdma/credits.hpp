@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/rdma/hello.hpp"
 
 namespace fanin::net::rdma {
@@ -32,11 +33,13 @@ public:
   [[nodiscard]] bool can_send() const { return available_ > 0; }
   // Uses a credit for a message.
   [[nodiscard]] Tag spend() {
+    FANIN_ASSERT(can_send());
     --available_;
     return tag(TagKind::message);
   }
   // The end of the connection needs a credit too. `taken`: messages of the peer.
   [[nodiscard]] Tag end(std::uint32_t taken) {
+    FANIN_ASSERT(can_send());
     --available_;
     return {TagKind::end, taken_odd_, low_bits(taken)};
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/rdma/receives.hpp"
 #include "fanin/net/rdma/slot_layout.hpp"
 
@@ -64,6 +65,7 @@ public:
     return owned.page.freeze(offset, size);
   }
   void drop(std::uint32_t slot) override {
+    FANIN_ASSERT(states_[slot] == State::posted);
     states_[slot] = State::free;
     --pages_[layout_.page_of(slot)].posted;
   }

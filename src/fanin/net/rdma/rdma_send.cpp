@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/net/rdma/connection.hpp"
 
@@ -212,6 +213,7 @@ void RdmaTransport::sent_until(Connection& connection, std::uint32_t end) {
 void RdmaTransport::release(Connection& connection, std::uint32_t number) {
   Sending& sending = connection.traffic->sending;
   Sent& sent = sending.at(number);
+  FANIN_ASSERT(!sent.done && sent.size <= sending.queued_bytes);
   sent.done = true;
   for (memory::View& extent : std::span(sent.extents).first(sent.count)) extent = {};
   sending.queued_bytes -= sent.size;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/rdma/credits.hpp"
 #include "fanin/net/rdma/receives.hpp"
 #include "fanin/net/rdma/slot_layout.hpp"
@@ -201,6 +202,7 @@ public:
 
 private:
   void use() {
+    FANIN_ASSERT(all_.posted_ > 0 && promised_ <= all_.promised_);
     --all_.posted_;
     if (promised_ == 0) return; // more than the peer was allowed to
     --promised_;

@@ -101,6 +101,7 @@ void LentMemory::lend(std::span<const Piece> pieces, Return as,
 
 void LentMemory::put(memory::Page* page) {
   Message& message = messages_[page->index];
+  FANIN_ASSERT(message.held > 0);
   if (--message.held > 0) return;
   free_.push_back(page->index);
   --lent_;

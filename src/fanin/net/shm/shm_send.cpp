@@ -315,6 +315,7 @@ void ShmTransport::take_returns(Connection& connection) {
 
 void ShmTransport::free_slot(Connection& connection, std::uint32_t number) {
   Slot& slot = connection.sending.slots[number];
+  FANIN_ASSERT(slot.lent && slot.bytes <= connection.sending.held_bytes);
   slot.lent = false;
   connection.sending.held_bytes -= slot.bytes;
   for (memory::View& extent : slot.extents) extent = {};

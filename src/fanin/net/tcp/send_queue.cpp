@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::net::tcp {
@@ -105,6 +106,7 @@ std::size_t SendQueue::consume(std::size_t bytes) {
     pop();
     ++completed;
   }
+  FANIN_ASSERT(entries_ > 0 || sent_of_head_ == 0); // the kernel takes no more than there is
   return completed;
 }
 

@@ -257,6 +257,7 @@ void StreamReceiver::received(std::size_t bytes) {
   const std::uint32_t take = std::min(left, prefix_need_ - prefix_have_);
   prefix_have_ += take;
   left -= take;
+  FANIN_ASSERT(left == 0 || (ahead_ && left <= ahead_.size() - ahead_end_));
   if (!ahead_) return;
   ahead_end_ += left;
   if (left == 0) give_back_ahead();

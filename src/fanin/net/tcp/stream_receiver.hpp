@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 
+#include "fanin/base/state.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/tcp/frame.hpp"
@@ -94,6 +95,16 @@ public:
 
 private:
   enum class Phase : std::uint8_t { preface, prefix, payload, taken, over };
+  friend constexpr bool may_follow(Phase from, Phase to) {
+    switch (to) {
+    case Phase::preface: return false;
+    case Phase::prefix: return from == Phase::preface || from == Phase::payload;
+    case Phase::payload:
+    case Phase::taken: return from == Phase::prefix;
+    case Phase::over: return true;
+    }
+    return false;
+  }
 
   [[nodiscard]] Step step_preface();
   [[nodiscard]] std::optional<Step> step_prefix();
@@ -113,7 +124,7 @@ private:
   PageFiller* filler_;
   std::uint32_t max_message_;
   bool identified_ = true;
-  Phase phase_ = Phase::preface;
+  Checked<Phase> phase_ = Phase::preface;
   CloseReason reason_ = CloseReason::local;
   Preface peer_;
   std::uint64_t peer_has_taken_ = 0;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/memory/arena.hpp"
 #include "fanin/net/verbs/handle.hpp"
@@ -24,7 +25,10 @@ public:
   // Reserves room for so many more work requests at once; give_back() returns it. Errors:
   // exhausted.
   [[nodiscard]] Result<> reserve(std::uint32_t entries);
-  void give_back(std::uint32_t entries) { reserved_ -= entries; }
+  void give_back(std::uint32_t entries) {
+    FANIN_ASSERT(entries <= reserved_);
+    reserved_ -= entries;
+  }
 
   // False: it was not armed before, so look for completions that have come already. True: the
   // channel becomes readable with the next completion.
