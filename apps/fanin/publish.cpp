@@ -54,7 +54,7 @@ Result<int> run_publisher(SocketTool& tool, const PublishOptions& arguments) {
 
 void add_publish(CLI::App& app, int& status) {
   auto arguments = std::make_shared<PublishOptions>();
-  arguments->nobody = "nobody subscribed to that tag";
+  arguments->no_peer = "no subscriber of that tag has connected";
   CLI::App* command = app.add_subcommand("publish", "Publish messages with a tag");
   add_tool_options(*command, *arguments);
   add_message_options(*command, *arguments);

@@ -47,7 +47,7 @@ Result<int> run_receiver(SocketTool& tool) {
 
 void add_receive(CLI::App& app, int& status) {
   auto arguments = std::make_shared<ToolOptions>();
-  arguments->nobody = "nobody came";
+  arguments->no_peer = "no sender has connected";
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *arguments);
   add_mode_option(*command, *arguments);

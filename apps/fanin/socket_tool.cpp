@@ -251,7 +251,7 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
   const bool met = offer_ ? next_ != Time{} : counters.connections > 0;
   if (!outcome_) return outcome_;
   if (!met && reason_.empty())
-    return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), arguments_.nobody));
+    return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), arguments_.no_peer));
   if (!met) return fail(ErrorKind::disconnected, reason_);
   if (offer_ && !delivered_) {
     return fail(

@@ -16,7 +16,6 @@
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
 #include "fanin/message/peer.hpp"
-#include "fanin/message/subscription.hpp"
 #include "fanin/net/host_resolver.hpp"
 #include "terminal.hpp"
 
@@ -37,7 +36,7 @@ struct ToolOptions {
   std::string json;
   bool quiet = false;
   bool connects = false; // to where another one listens
-  std::string nobody = "nobody answers"; // what is said where no other side ever came
+  std::string no_peer = "no answer"; // what is said where no other side has connected
 };
 void add_tool_options(CLI::App& command, ToolOptions& arguments);
 void add_message_options(CLI::App& command, ToolOptions& arguments); // of those that send

@@ -184,6 +184,7 @@ void Acceptor::ended(const Key& key, CloseReason reason) {
   last_ = nullptr;
   if (peer == nullptr) return;
   peer->link = {};
+  FANIN_ASSERT(admitted_ > 0);
   --admitted_;
   owner_.on_closed(peer, reason);
 }

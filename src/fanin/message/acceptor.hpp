@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/handshake.hpp"
@@ -60,11 +59,11 @@ public:
 
   // Listens at an address. Returns it with the port that was chosen. Errors: those of
   // Transport::listen().
-  [[nodiscard]] FANIN_API Result<net::Url> listen(const net::Url& url);
+  [[nodiscard]] Result<net::Url> listen(const net::Url& url);
   // Ends one connection at once, counts and logs the reason; no on_closed() follows. Requires a
   // peer whose connection has not ended.
-  FANIN_API void close(Peer& peer, CloseReason reason);
-  FANIN_API void close(); // closes all connections in an orderly way, and accepts no more
+  void close(Peer& peer, CloseReason reason);
+  void close(); // closes all connections in an orderly way, and accepts no more
   [[nodiscard]] std::size_t peers() const { return admitted_; }
   [[nodiscard]] std::shared_ptr<Peer> find(PeerId id) const; // null: gone
 

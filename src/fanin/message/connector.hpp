@@ -3,25 +3,13 @@
 /// time.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/handshake.hpp"
 
-namespace fanin::message {
-
-/// When to try again after a connection failed or ended. The first attempt follows after `initial`.
-/// Each attempt that fails, or whose connection lasts less than `max`, doubles the time, up to
-/// `max`. Half of the time is random, so that sockets that lost the same peer do not all reconnect
-/// at once.
-struct ReconnectPolicy {
-  Duration initial = std::chrono::milliseconds{10};
-  Duration max = std::chrono::seconds{2};
-};
-
-namespace detail {
+namespace fanin::message::detail {
 
 class ConnectorOwner {
 public:
@@ -81,5 +69,4 @@ private:
   net::Timer deadline_; // of the answer
 };
 
-} // namespace detail
-} // namespace fanin::message
+} // namespace fanin::message::detail

@@ -4,11 +4,13 @@
 /// the log.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
@@ -64,6 +66,19 @@ struct ContextParts {
   LogFunction log = {};
 };
 
+/// When to try again after a connection failed or ended. The first attempt follows after `initial`.
+/// Each attempt that fails, or whose connection lasts less than `max`, doubles the time, up to
+/// `max`. Half of the time is random, so that sockets that lost the same peer do not all reconnect
+/// at once.
+struct ReconnectPolicy {
+  Duration initial = std::chrono::milliseconds{10};
+  Duration max = std::chrono::seconds{2};
+};
+
+/// A view costs the transport an extent and may cost the receiver a page. Below this size a copy is
+/// cheaper.
+inline constexpr std::uint32_t copy_below_bytes = 4096;
+
 /// A Context must outlive its sockets. Thread: the loop's, also for everything made from the
 /// Context. It starts no thread.
 class Context final : net::Service {
@@ -109,7 +124,10 @@ public:
   /// A connection was aborted here: what its peer has taken is not known.
   void aborted() { ++aborted_; }
   /// Changes the number of closed sockets that have something left to send.
-  void closing(int change) { closing_sockets_ += change; }
+  void closing(int change) {
+    closing_sockets_ += change;
+    FANIN_ASSERT(closing_sockets_ >= 0);
+  }
 
 private:
   struct Owned;

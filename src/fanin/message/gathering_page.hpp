@@ -16,10 +16,6 @@
 
 namespace fanin::message {
 
-/// A view costs the transport an extent and may cost the receiver a page. Below this size a copy is
-/// cheaper.
-inline constexpr std::uint32_t copy_below_bytes = 4096;
-
 /// What is sent as one transport message: up to two extents.
 struct Parcel {
   memory::View page; ///< frames; the last one's payload may be `payload`

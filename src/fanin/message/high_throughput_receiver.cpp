@@ -1,13 +1,49 @@
 #include "fanin/message/high_throughput_receiver.hpp"
 
-namespace fanin::message {
+#include "fanin/message/acceptor.hpp"
+#include "fanin/message/page_queue.hpp"
 
-struct HighThroughputReceiver::Sender final : detail::Peer {
+namespace fanin::message {
+namespace detail {
+
+class HighThroughputReceiverSocket final : public HighThroughputReceiver, AcceptorOwner {
+public:
+  HighThroughputReceiverSocket(Context& context, HighThroughputReceiverOptions options);
+  [[nodiscard]] Result<> listen(const net::Url& url);
+
+  bool recv(Message& message) override {
+    if (!queue_.next(message)) return false;
+    ++counters_.messages;
+    counters_.bytes += message.size();
+    return true;
+  }
+  bool recv(std::vector<std::byte>& message) override;
+  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
+  void close() override { acceptor_.close(); }
+  std::string peer_name(PeerId peer) const override;
+  std::size_t connections() const override { return acceptor_.peers(); }
+
+private:
+  struct Sender; // a peer
+  std::shared_ptr<Peer> admit(const Hello& hello) override;
+  void on_admitted(const std::shared_ptr<Peer>& peer) override;
+  void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) override;
+  void on_writable(Peer&) override {}
+  void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) override;
+  void cut_off(PeerId id, CloseReason reason);
+
+  PageQueue queue_;
+  HighThroughputReceiverOptions options_;
+  Message copied_; // the one that recv() copies from
+  Acceptor acceptor_;
+};
+
+struct HighThroughputReceiverSocket::Sender final : Peer {
   std::shared_ptr<PageSource> source = std::make_shared<PageSource>();
 };
 
-HighThroughputReceiver::HighThroughputReceiver(Context& context,
-                                               HighThroughputReceiverOptions options)
+HighThroughputReceiverSocket::HighThroughputReceiverSocket(Context& context,
+                                                           HighThroughputReceiverOptions options)
     : queue_(context, counters_,
              {.message_max = options.message_max,
               .unfinished_max = options.unfinished_max,
@@ -17,20 +53,14 @@ HighThroughputReceiver::HighThroughputReceiver(Context& context,
       acceptor_(context, *this, counters_,
                 {.message_max = std::min(options_.message_max, Message::size_max)}) {}
 
-HighThroughputReceiver::~HighThroughputReceiver() = default;
-
-Result<std::unique_ptr<HighThroughputReceiver>>
-HighThroughputReceiver::listen(Context& context, const net::Url& url,
-                               HighThroughputReceiverOptions options) {
-  std::unique_ptr<HighThroughputReceiver> receiver(
-      new HighThroughputReceiver(context, std::move(options)));
-  auto listening = receiver->acceptor_.listen(url);
+Result<> HighThroughputReceiverSocket::listen(const net::Url& url) {
+  auto listening = acceptor_.listen(url);
   if (!listening) return std::unexpected(listening.error());
-  receiver->url_ = std::move(*listening);
-  return receiver;
+  url_ = std::move(*listening);
+  return {};
 }
 
-bool HighThroughputReceiver::recv(std::vector<std::byte>& message) {
+bool HighThroughputReceiverSocket::recv(std::vector<std::byte>& message) {
   if (!recv(copied_)) return false;
   message.clear();
   for (std::size_t i = 0; i < copied_.pieces(); ++i) {
@@ -40,34 +70,34 @@ bool HighThroughputReceiver::recv(std::vector<std::byte>& message) {
   return true;
 }
 
-std::string HighThroughputReceiver::peer_name(PeerId id) const {
+std::string HighThroughputReceiverSocket::peer_name(PeerId id) const {
   const auto peer = acceptor_.find(id);
   return peer == nullptr ? "" : peer->name;
 }
 
-std::shared_ptr<detail::Peer> HighThroughputReceiver::admit(const Hello& hello) {
+std::shared_ptr<Peer> HighThroughputReceiverSocket::admit(const Hello& hello) {
   return hello.kind == SocketKind::high_throughput ? std::make_shared<Sender>() : nullptr;
 }
 
-void HighThroughputReceiver::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+void HighThroughputReceiverSocket::on_admitted(const std::shared_ptr<Peer>& peer) {
   PageSource& source = *static_cast<Sender&>(*peer).source;
   source.id = peer->id;
   source.lent_max = peer->hello.lent_max;
   if (options_.on_connected) options_.on_connected(peer->id);
 }
 
-void HighThroughputReceiver::on_message(const std::shared_ptr<detail::Peer>& peer,
-                                        net::Event& event) {
+void HighThroughputReceiverSocket::on_message(const std::shared_ptr<Peer>& peer,
+                                              net::Event& event) {
   queue_.push(static_cast<Sender&>(*peer).source, std::move(event.message), std::move(event.rest));
 }
 
-void HighThroughputReceiver::on_closed(const std::shared_ptr<detail::Peer>& peer,
-                                       CloseReason reason) {
+void HighThroughputReceiverSocket::on_closed(const std::shared_ptr<Peer>& peer,
+                                             CloseReason reason) {
   queue_.end(static_cast<Sender&>(*peer).source);
   if (options_.on_disconnected) options_.on_disconnected(peer->id, reason);
 }
 
-void HighThroughputReceiver::cut_off(PeerId id, CloseReason reason) {
+void HighThroughputReceiverSocket::cut_off(PeerId id, CloseReason reason) {
   const auto peer = acceptor_.find(id);
   if (peer == nullptr) { // it has left already
     ++counters_.closed[static_cast<std::size_t>(reason)];
@@ -75,6 +105,17 @@ void HighThroughputReceiver::cut_off(PeerId id, CloseReason reason) {
   }
   acceptor_.close(*peer, reason);
   if (options_.on_disconnected) options_.on_disconnected(id, reason);
+}
+
+} // namespace detail
+
+Result<std::unique_ptr<HighThroughputReceiver>>
+HighThroughputReceiver::listen(Context& context, const net::Url& url,
+                               HighThroughputReceiverOptions options) {
+  auto receiver =
+      std::make_unique<detail::HighThroughputReceiverSocket>(context, std::move(options));
+  if (auto listening = receiver->listen(url); !listening) return std::unexpected(listening.error());
+  return receiver;
 }
 
 } // namespace fanin::message

@@ -3,6 +3,26 @@
 /// queued as they come, and "user code can read the received messages by calling recv()". Messages
 /// are not copied: recv() returns views of the page (the paper's zero-copy mode).
 ///
+/// ```cpp
+/// #include <fanin/message/high_throughput_receiver.hpp>
+///
+/// #include <cstdio>
+///
+/// using namespace fanin;
+///
+/// int main() { // prints the size of each message
+///   const auto context = message::Context::make().value();
+///   message::Message received; // used again, since it holds the page that it is in
+///   std::unique_ptr<message::HighThroughputReceiver> receiver;
+///   receiver = message::HighThroughputReceiver::listen(
+///       *context, net::Url::parse("tcp://0.0.0.0:7000").value(),
+///       {.on_ready = [&] {
+///         while (receiver->recv(received)) std::printf("%zu bytes\n", received.bytes().size());
+///       }}).value();
+///   context->run();
+/// }
+/// ```
+///
 /// Thread: the Context's, also for callbacks. Order: as sent, within a connection.
 #pragma once
 
@@ -11,10 +31,9 @@
 #include <vector>
 
 #include "fanin/base/export.hpp"
-#include "fanin/message/acceptor.hpp"
+#include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
-#include "fanin/message/page_queue.hpp"
 
 namespace fanin::message {
 
@@ -32,51 +51,33 @@ struct HighThroughputReceiverOptions {
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
-class HighThroughputReceiver final : detail::AcceptorOwner {
+class HighThroughputReceiver {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
   [[nodiscard]] FANIN_API static Result<std::unique_ptr<HighThroughputReceiver>>
   listen(Context& context, const net::Url& url, HighThroughputReceiverOptions options = {});
-  FANIN_API ~HighThroughputReceiver() override;
+  virtual ~HighThroughputReceiver() = default;
 
   /// Gives the next message, in place; false if there is none now. `message` releases what it held
   /// before, so use the same object again. Does not run the loop.
-  [[nodiscard]] bool recv(Message& message) {
-    if (!queue_.next(message)) return false;
-    ++counters_.messages;
-    counters_.bytes += message.size();
-    return true;
-  }
+  [[nodiscard]] virtual bool recv(Message& message) = 0;
   /// The next message, copied into the caller's bytes.
-  [[nodiscard]] FANIN_API bool recv(std::vector<std::byte>& message);
+  [[nodiscard]] virtual bool recv(std::vector<std::byte>& message) = 0;
 
   /// Listens at one more address, also of another network. Returns it with the port that was
   /// chosen.
-  [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
+  [[nodiscard]] virtual Result<net::Url> also_listen(const net::Url& url) = 0;
   /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.
-  void close() { acceptor_.close(); }
+  virtual void close() = 0;
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  [[nodiscard]] FANIN_API std::string peer_name(PeerId peer) const;
-  [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
+  [[nodiscard]] virtual std::string peer_name(PeerId peer) const = 0;
+  [[nodiscard]] virtual std::size_t connections() const = 0;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
-private:
-  struct Sender; // a peer
-  HighThroughputReceiver(Context& context, HighThroughputReceiverOptions options);
-  std::shared_ptr<detail::Peer> admit(const Hello& hello) override;
-  void on_admitted(const std::shared_ptr<detail::Peer>& peer) override;
-  void on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) override;
-  void on_writable(detail::Peer&) override {}
-  void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
-  void cut_off(PeerId id, CloseReason reason);
-
+protected:
   SocketCounters counters_;
-  PageQueue queue_;
-  HighThroughputReceiverOptions options_;
   net::Url url_;
-  Message copied_; // the one that recv() copies from
-  detail::Acceptor acceptor_;
 };
 
 } // namespace fanin::message

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include <fmt/format.h>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/connector.hpp"
+#include "fanin/message/gathering_page.hpp"
 
 namespace fanin::message {
+namespace detail {
 namespace {
 
 // Each counts where it begins.
@@ -22,7 +27,69 @@ std::uint64_t messages_in(const Parcel& parcel) {
 
 } // namespace
 
-HighThroughputSender::HighThroughputSender(Context& context, HighThroughputSenderOptions options)
+class HighThroughputSenderSocket final : public HighThroughputSender, ConnectorOwner, TurnEndTask {
+public:
+  HighThroughputSenderSocket(Context& context, HighThroughputSenderOptions options);
+  ~HighThroughputSenderSocket() override;
+  [[nodiscard]] Result<> connect(const net::Url& url) { return connector_.connect(url); }
+
+  net::SendOutcome send(std::span<const std::byte> message) override {
+    std::byte* const at = page_.append(message.size());
+    if (at == nullptr) return send_slowly(message);
+    memory::copy(at, message);
+    ++counters_.messages;
+    counters_.bytes += message.size();
+    return net::SendOutcome::accepted;
+  }
+  net::SendOutcome send(const memory::View& message) override;
+  void flush() override;
+  bool sent() const override { return page_.empty() && outbox_.empty(); }
+  void close() override;
+  bool connected() const override { return connector_.open(); }
+  std::uint64_t message_max() const override { return message_max_; }
+
+private:
+  void on_open(const Hello& peer) override;
+  void on_message(net::Event& event) override;
+  void on_writable() override;
+  void on_closed(CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  net::SendOutcome send_slowly(std::span<const std::byte> message);
+  net::SendOutcome send_split(std::span<const std::byte> message);
+  net::SendOutcome send_large(const memory::View& message);
+  [[nodiscard]] net::SendOutcome check(std::uint64_t size) const;
+  net::SendOutcome refuse();
+  [[nodiscard]] bool make_room(std::size_t size);
+  void hand_over_page();
+  void pack_page();
+  void hand_over(Parcel parcel);
+  [[nodiscard]] bool transmit(const Parcel& parcel);
+  void empty_outbox();
+  void forget_partly_sent();
+  void forget_rest(); // of the message whose pieces come first
+  void proceed();
+  void finish_closing();
+  [[nodiscard]] bool can_take() const;
+
+  GatheringPage page_; // first: what send() touches
+  Context& context_;
+  HighThroughputSenderOptions options_;
+  std::deque<Parcel> outbox_; // before what is in page_; not taken by the transport yet
+  std::uint64_t message_max_ = 0;
+  std::uint32_t page_max_ = 0; // of a transport message; bytes
+  std::uint32_t last_turn_end_ = 0; // of page_, at the last end of a turn
+  bool blocked_ = false; // the transport said backpressure
+  bool wants_writable_ = false; // the application was told backpressure
+  bool partly_sent_ = false; // the transport has only the beginning of a message
+  bool beginning_lost_ = false; // of a message whose rest is in outbox_
+  bool closing_ = false;
+  net::Timer deadline_;
+  Connector connector_;
+};
+
+HighThroughputSenderSocket::HighThroughputSenderSocket(Context& context,
+                                                       HighThroughputSenderOptions options)
     : page_(context.send_pool(), 0),
       context_(context),
       options_(std::move(options)),
@@ -31,28 +98,14 @@ HighThroughputSender::HighThroughputSender(Context& context, HighThroughputSende
                  {.reconnect = options_.reconnect, .send_queue_bytes = options_.send_queue_bytes}) {
 }
 
-HighThroughputSender::~HighThroughputSender() {
+HighThroughputSenderSocket::~HighThroughputSenderSocket() {
   context_.forget(*this);
   if (closing_ && connector_.open()) context_.closing(-1);
 }
 
-Result<std::unique_ptr<HighThroughputSender>>
-HighThroughputSender::connect(Context& context, const net::Url& url,
-                              HighThroughputSenderOptions options) {
-  if (options.page_size != 0 && options.page_size < Hello::page_max_least) {
-    return fail(ErrorKind::usage, fmt::format("page_size is {} bytes, and must be at least {}",
-                                              options.page_size, Hello::page_max_least));
-  }
-  std::unique_ptr<HighThroughputSender> sender(
-      new HighThroughputSender(context, std::move(options)));
-  if (auto connected = sender->connector_.connect(url); !connected)
-    return std::unexpected(connected.error());
-  return sender;
-}
-
 // --- what send() does when the page has no room ---
 
-net::SendOutcome HighThroughputSender::send_slowly(std::span<const std::byte> message) {
+net::SendOutcome HighThroughputSenderSocket::send_slowly(std::span<const std::byte> message) {
   if (const auto outcome = check(message.size()); outcome != net::SendOutcome::accepted)
     return outcome;
   if (message.size() > page_.payload_max()) return send_split(message);
@@ -60,18 +113,18 @@ net::SendOutcome HighThroughputSender::send_slowly(std::span<const std::byte> me
   return send(message);
 }
 
-net::SendOutcome HighThroughputSender::check(std::uint64_t size) const {
+net::SendOutcome HighThroughputSenderSocket::check(std::uint64_t size) const {
   if (!connector_.open() || closing_) return net::SendOutcome::closed;
   return size > message_max_ ? net::SendOutcome::too_large : net::SendOutcome::accepted;
 }
 
-net::SendOutcome HighThroughputSender::refuse() {
+net::SendOutcome HighThroughputSenderSocket::refuse() {
   wants_writable_ = true;
   context_.at_turn_end(*this); // pages may come back without a word from the transport
   return net::SendOutcome::backpressure;
 }
 
-bool HighThroughputSender::make_room(std::size_t size) {
+bool HighThroughputSenderSocket::make_room(std::size_t size) {
   if (!page_.make_room(size, [this] { hand_over_page(); })) return false;
   if (page_.empty() && options_.flush.deadline != FlushPolicy::never_flush)
     deadline_.start(context_.loop(), context_.loop().now() + options_.flush.deadline);
@@ -79,7 +132,7 @@ bool HighThroughputSender::make_room(std::size_t size) {
   return true;
 }
 
-net::SendOutcome HighThroughputSender::send_split(std::span<const std::byte> message) {
+net::SendOutcome HighThroughputSenderSocket::send_split(std::span<const std::byte> message) {
   if (blocked_ || !outbox_.empty()) return refuse();
   const std::size_t piece_max = page_.payload_max();
   const std::size_t pages = (message.size() + piece_max - 1) / piece_max;
@@ -103,14 +156,14 @@ net::SendOutcome HighThroughputSender::send_split(std::span<const std::byte> mes
   return net::SendOutcome::accepted;
 }
 
-net::SendOutcome HighThroughputSender::send(const memory::View& message) {
+net::SendOutcome HighThroughputSenderSocket::send(const memory::View& message) {
   if (message.size < copy_below_bytes) return send(message.bytes());
   if (const auto outcome = check(message.size); outcome != net::SendOutcome::accepted)
     return outcome;
   return send_large(message);
 }
 
-net::SendOutcome HighThroughputSender::send_large(const memory::View& message) {
+net::SendOutcome HighThroughputSenderSocket::send_large(const memory::View& message) {
   if (blocked_ || !outbox_.empty()) return refuse();
   const std::uint32_t piece_max = page_max_ - static_cast<std::uint32_t>(sizeof(FrameHeader));
   const std::size_t pieces = (std::size_t{message.size} + piece_max - 1) / piece_max;
@@ -145,32 +198,32 @@ net::SendOutcome HighThroughputSender::send_large(const memory::View& message) {
 
 // --- handing over to the transport ---
 
-void HighThroughputSender::flush() {
+void HighThroughputSenderSocket::flush() {
   hand_over_page();
   page_.suspend();
   context_.at_turn_end(*this);
 }
 
 // What was gathered, on its own. It stays in the page if it cannot go now.
-void HighThroughputSender::hand_over_page() {
+void HighThroughputSenderSocket::hand_over_page() {
   if (page_.empty() || blocked_ || !outbox_.empty() || !connector_.open()) return;
   if (transmit({.page = page_.unsent()})) page_.sent();
 }
 
 // The same, but out of the page in any case.
-void HighThroughputSender::pack_page() {
+void HighThroughputSenderSocket::pack_page() {
   if (page_.empty()) return;
   hand_over({.page = page_.unsent()});
   page_.sent();
 }
 
-void HighThroughputSender::hand_over(Parcel parcel) {
+void HighThroughputSenderSocket::hand_over(Parcel parcel) {
   if (!blocked_ && outbox_.empty() && transmit(parcel)) return;
   outbox_.push_back(std::move(parcel));
 }
 
 // False: not now.
-bool HighThroughputSender::transmit(const Parcel& parcel) {
+bool HighThroughputSenderSocket::transmit(const Parcel& parcel) {
   const std::array extents{parcel.page, parcel.payload};
   const auto count = parcel.payload.size == 0 ? 1U : 2U;
   switch (connector_.link().send(std::span(extents).first(count))) {
@@ -188,7 +241,7 @@ bool HighThroughputSender::transmit(const Parcel& parcel) {
   return false;
 }
 
-void HighThroughputSender::empty_outbox() {
+void HighThroughputSenderSocket::empty_outbox() {
   while (!blocked_ && !outbox_.empty() && transmit(outbox_.front())) {
     outbox_.pop_front();
     if (std::exchange(beginning_lost_, false)) forget_rest();
@@ -196,13 +249,13 @@ void HighThroughputSender::empty_outbox() {
 }
 
 // The rest of a message is nothing to a connection that has not seen its beginning.
-void HighThroughputSender::forget_partly_sent() {
+void HighThroughputSenderSocket::forget_partly_sent() {
   if (!std::exchange(partly_sent_, false)) return;
   ++counters_.lost;
   forget_rest();
 }
 
-void HighThroughputSender::forget_rest() {
+void HighThroughputSenderSocket::forget_rest() {
   while (!outbox_.empty() && outbox_.front().continues) {
     const bool last = !outbox_.front().goes_on;
     outbox_.pop_front();
@@ -212,7 +265,7 @@ void HighThroughputSender::forget_rest() {
 
 // --- what happens to it ---
 
-void HighThroughputSender::on_open(const Hello& peer) {
+void HighThroughputSenderSocket::on_open(const Hello& peer) {
   ++counters_.connections;
   message_max_ = std::min<std::uint64_t>(peer.message_max, 0xffff'ffff);
   page_max_ = peer.page_max;
@@ -221,11 +274,11 @@ void HighThroughputSender::on_open(const Hello& peer) {
   if (options_.on_connected) options_.on_connected();
 }
 
-void HighThroughputSender::on_message(net::Event&) { connector_.fail(CloseReason::bad_page); }
+void HighThroughputSenderSocket::on_message(net::Event&) { connector_.fail(CloseReason::bad_page); }
 
-void HighThroughputSender::on_writable() { proceed(); }
+void HighThroughputSenderSocket::on_writable() { proceed(); }
 
-void HighThroughputSender::proceed() {
+void HighThroughputSenderSocket::proceed() {
   blocked_ = false;
   empty_outbox();
   hand_over_page();
@@ -234,7 +287,7 @@ void HighThroughputSender::proceed() {
   if (closing_) finish_closing();
 }
 
-void HighThroughputSender::on_closed(CloseReason reason) {
+void HighThroughputSenderSocket::on_closed(CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   blocked_ = false;
   page_.suspend();
@@ -246,20 +299,20 @@ void HighThroughputSender::on_closed(CloseReason reason) {
   if (options_.on_disconnected) options_.on_disconnected(reason);
 }
 
-void HighThroughputSender::close() {
+void HighThroughputSenderSocket::close() {
   if (std::exchange(closing_, true)) return;
   flush();
   context_.closing(+1);
   if (!connector_.open() || sent()) finish_closing();
 }
 
-void HighThroughputSender::finish_closing() {
+void HighThroughputSenderSocket::finish_closing() {
   if (connector_.open() && !sent()) return;
   connector_.close();
   context_.closing(-1);
 }
 
-TurnEndTask::Answer HighThroughputSender::at_turn_end() {
+TurnEndTask::Answer HighThroughputSenderSocket::at_turn_end() {
   const bool can_send = connector_.open() && !blocked_;
   bool worked = false;
   if (can_send && page_.empty()) {
@@ -280,9 +333,23 @@ TurnEndTask::Answer HighThroughputSender::at_turn_end() {
 }
 
 // Whether a message that was refused could be taken now.
-bool HighThroughputSender::can_take() const {
+bool HighThroughputSenderSocket::can_take() const {
   if (!connector_.open() || blocked_ || !outbox_.empty()) return false;
   return page_.has_page() || context_.send_pool().available() > 0;
+}
+
+} // namespace detail
+
+Result<std::unique_ptr<HighThroughputSender>>
+HighThroughputSender::connect(Context& context, const net::Url& url,
+                              HighThroughputSenderOptions options) {
+  if (options.page_size != 0 && options.page_size < Hello::page_max_least) {
+    return fail(ErrorKind::usage, fmt::format("page_size is {} bytes, and must be at least {}",
+                                              options.page_size, Hello::page_max_least));
+  }
+  auto sender = std::make_unique<detail::HighThroughputSenderSocket>(context, std::move(options));
+  if (auto connected = sender->connect(url); !connected) return std::unexpected(connected.error());
+  return sender;
 }
 
 } // namespace fanin::message

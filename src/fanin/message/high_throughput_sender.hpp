@@ -4,20 +4,36 @@
 /// transmitted when it is full or after a timeout occurs", and in fanin also when the loop has
 /// nothing more to do.
 ///
+/// ```cpp
+/// #include <fanin/message/high_throughput_sender.hpp>
+///
+/// using namespace fanin;
+///
+/// int main() { // sends a thousand numbers
+///   const auto context = message::Context::make().value();
+///   const auto sender = message::HighThroughputSender::connect(
+///       *context, net::Url::parse("tcp://localhost:7000").value(),
+///       {.on_connected = [&] { context->stop(); }}).value();
+///   context->run(); // until it is connected
+///   for (int i = 0; i < 1000; ++i) {
+///     while (sender->send(std::as_bytes(std::span(&i, 1))) == net::SendOutcome::backpressure)
+///       context->turn();
+///   }
+///   sender->close();
+///   context->drain(); // until all is delivered
+/// }
+/// ```
+///
 /// Thread: the Context's, also for callbacks. Order: as sent, also over reconnections.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 
 #include "fanin/base/export.hpp"
-#include "fanin/memory/copy.hpp"
-#include "fanin/message/connector.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
-#include "fanin/message/gathering_page.hpp"
 
 namespace fanin::message {
 
@@ -44,80 +60,35 @@ struct HighThroughputSenderOptions {
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
-class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {
+class HighThroughputSender {
 public:
   /// Returns at once; on_connected follows. Errors: usage (the page size, the address), unsupported
   /// (the address).
   [[nodiscard]] FANIN_API static Result<std::unique_ptr<HighThroughputSender>>
   connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
-  FANIN_API ~HighThroughputSender() override; ///< what has not been sent is lost, see close()
+  virtual ~HighThroughputSender() = default; ///< what has not been sent is lost, see close()
 
   /// Copies the message into the current page. A larger message is split over pages. Outcome:
   /// backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
   /// connected (now).
-  [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message) {
-    std::byte* const at = page_.append(message.size());
-    if (at == nullptr) return send_slowly(message);
-    memory::copy(at, message);
-    ++counters_.messages;
-    counters_.bytes += message.size();
-    return net::SendOutcome::accepted;
-  }
+  [[nodiscard]] virtual net::SendOutcome send(std::span<const std::byte> message) = 0;
   /// Sends a message of at least copy_below_bytes without a copy: the view is held until the
   /// network no longer needs the bytes. Copies a smaller one.
-  [[nodiscard]] FANIN_API net::SendOutcome send(const memory::View& message);
+  [[nodiscard]] virtual net::SendOutcome send(const memory::View& message) = 0;
 
   /// Sends what was gathered, as far as the network takes it.
-  FANIN_API void flush();
+  virtual void flush() = 0;
   /// Whether all accepted messages were given to the network.
-  [[nodiscard]] bool sent() const { return page_.empty() && outbox_.empty(); }
+  [[nodiscard]] virtual bool sent() const = 0;
   /// Takes no more messages. What was accepted is delivered (Context::drain()), unless the peer is
   /// gone.
-  FANIN_API void close();
-  [[nodiscard]] bool connected() const { return connector_.open(); }
-  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } ///< bytes; 0: not known
+  virtual void close() = 0;
+  [[nodiscard]] virtual bool connected() const = 0;
+  [[nodiscard]] virtual std::uint64_t message_max() const = 0; ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
-private:
-  HighThroughputSender(Context& context, HighThroughputSenderOptions options);
-  void on_open(const Hello& peer) override;
-  void on_message(net::Event& event) override;
-  void on_writable() override;
-  void on_closed(CloseReason reason) override;
-  Answer at_turn_end() override;
-
-  FANIN_API net::SendOutcome send_slowly(std::span<const std::byte> message);
-  net::SendOutcome send_split(std::span<const std::byte> message);
-  net::SendOutcome send_large(const memory::View& message);
-  [[nodiscard]] net::SendOutcome check(std::uint64_t size) const;
-  net::SendOutcome refuse();
-  [[nodiscard]] bool make_room(std::size_t size);
-  void hand_over_page();
-  void pack_page();
-  void hand_over(Parcel parcel);
-  [[nodiscard]] bool transmit(const Parcel& parcel);
-  void empty_outbox();
-  void forget_partly_sent();
-  void forget_rest(); // of the message whose pieces come first
-  void proceed();
-  void finish_closing();
-  [[nodiscard]] bool can_take() const;
-
-  GatheringPage page_; // first: what send() touches
+protected:
   SocketCounters counters_;
-  Context& context_;
-  HighThroughputSenderOptions options_;
-  std::deque<Parcel> outbox_; // before what is in page_; not taken by the transport yet
-  std::uint64_t message_max_ = 0;
-  std::uint32_t page_max_ = 0; // of a transport message; bytes
-  std::uint32_t last_turn_end_ = 0; // of page_, at the last end of a turn
-  bool blocked_ = false; // the transport said backpressure
-  bool wants_writable_ = false; // the application was told backpressure
-  bool partly_sent_ = false; // the transport has only the beginning of a message
-  bool beginning_lost_ = false; // of a message whose rest is in outbox_
-  bool closing_ = false;
-  net::Timer deadline_;
-  detail::Connector connector_;
 };
 
 } // namespace fanin::message

@@ -6,6 +6,8 @@
 
 #include "fanin/base/random.hpp"
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/handshake.hpp"
+#include "fanin/message/page_queue.hpp"
 #include "fanin/message/testing/two_ends.hpp"
 
 namespace fanin::message {

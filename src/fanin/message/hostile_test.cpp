@@ -4,6 +4,9 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/handshake.hpp"
+#include "fanin/message/page_format.hpp"
+#include "fanin/message/subscription.hpp"
 #include "fanin/message/testing/two_ends.hpp"
 
 namespace fanin::message {

@@ -1,11 +1,13 @@
 #include "fanin/message/low_latency.hpp"
 
-#include <array>
-
 #include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/acceptor.hpp"
+#include "fanin/message/connector.hpp"
+#include "fanin/net/page_filler.hpp"
 
 namespace fanin::message {
+namespace detail {
 namespace {
 
 // A copy in a page that others share; none if the pool is empty.
@@ -23,7 +25,36 @@ memory::View packed(net::PageFiller& filler, std::span<const std::byte> message)
 
 // --- sending ---
 
-LowLatencySender::LowLatencySender(Context& context, LowLatencySenderOptions options)
+class LowLatencySenderSocket final : public LowLatencySender, ConnectorOwner, TurnEndTask {
+public:
+  LowLatencySenderSocket(Context& context, LowLatencySenderOptions options);
+  ~LowLatencySenderSocket() override { context_.forget(*this); }
+  [[nodiscard]] Result<> connect(const net::Url& url) { return connector_.connect(url); }
+
+  using LowLatencySender::send;
+  net::SendOutcome send(std::span<const memory::View> message) override;
+  net::SendOutcome send(std::span<const std::byte> message) override;
+  void close() override { connector_.close(); }
+  bool connected() const override { return connector_.open(); }
+  std::uint64_t message_max() const override { return message_max_; }
+
+private:
+  void on_open(const Hello& peer) override;
+  void on_message(net::Event& event) override;
+  void on_writable() override;
+  void on_closed(CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  Context& context_;
+  LowLatencySenderOptions options_;
+  net::PageFiller filler_;
+  Message answer_; // the one in the callback
+  std::uint64_t message_max_ = 0;
+  bool wants_page_ = false; // backpressure because the send pool was empty
+  Connector connector_;
+};
+
+LowLatencySenderSocket::LowLatencySenderSocket(Context& context, LowLatencySenderOptions options)
     : context_(context),
       options_(std::move(options)),
       filler_(context.send_pool()),
@@ -34,17 +65,7 @@ LowLatencySender::LowLatencySender(Context& context, LowLatencySenderOptions opt
                   .message_max = options_.on_answer ? context.receive_pool().page_size() / 2 : 0}) {
 }
 
-LowLatencySender::~LowLatencySender() { context_.forget(*this); }
-
-Result<std::unique_ptr<LowLatencySender>>
-LowLatencySender::connect(Context& context, const net::Url& url, LowLatencySenderOptions options) {
-  std::unique_ptr<LowLatencySender> sender(new LowLatencySender(context, std::move(options)));
-  if (auto connected = sender->connector_.connect(url); !connected)
-    return std::unexpected(connected.error());
-  return sender;
-}
-
-net::SendOutcome LowLatencySender::send(std::span<const memory::View> message) {
+net::SendOutcome LowLatencySenderSocket::send(std::span<const memory::View> message) {
   if (!connector_.open()) return net::SendOutcome::closed;
   const net::SendOutcome outcome = connector_.link().send(message);
   if (outcome != net::SendOutcome::accepted) return outcome;
@@ -54,11 +75,7 @@ net::SendOutcome LowLatencySender::send(std::span<const memory::View> message) {
   return outcome;
 }
 
-net::SendOutcome LowLatencySender::send(const memory::View& header, const memory::View& payload) {
-  return send(std::array{header, payload});
-}
-
-net::SendOutcome LowLatencySender::send(std::span<const std::byte> message) {
+net::SendOutcome LowLatencySenderSocket::send(std::span<const std::byte> message) {
   if (!connector_.open()) return net::SendOutcome::closed;
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
   const memory::View view = packed(filler_, message);
@@ -70,15 +87,13 @@ net::SendOutcome LowLatencySender::send(std::span<const std::byte> message) {
   return send({&view, 1});
 }
 
-void LowLatencySender::close() { connector_.close(); }
-
-void LowLatencySender::on_open(const Hello& peer) {
+void LowLatencySenderSocket::on_open(const Hello& peer) {
   ++counters_.connections;
   message_max_ = peer.page_max;
   if (options_.on_connected) options_.on_connected();
 }
 
-void LowLatencySender::on_message(net::Event& event) {
+void LowLatencySenderSocket::on_message(net::Event& event) {
   if (!options_.on_answer) return connector_.fail(CloseReason::bad_page);
   ++counters_.answers;
   answer_.receive(PeerId::none, std::move(event.message), std::move(event.rest));
@@ -90,11 +105,11 @@ void LowLatencySender::on_message(net::Event& event) {
   answer_.release();
 }
 
-void LowLatencySender::on_writable() {
+void LowLatencySenderSocket::on_writable() {
   if (options_.on_writable) options_.on_writable();
 }
 
-TurnEndTask::Answer LowLatencySender::at_turn_end() {
+TurnEndTask::Answer LowLatencySenderSocket::at_turn_end() {
   if (wants_page_ && context_.send_pool().available() > 0) {
     wants_page_ = false;
     on_writable();
@@ -102,35 +117,54 @@ TurnEndTask::Answer LowLatencySender::at_turn_end() {
   return {.stay = wants_page_};
 }
 
-void LowLatencySender::on_closed(CloseReason reason) {
+void LowLatencySenderSocket::on_closed(CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   if (options_.on_disconnected) options_.on_disconnected(reason);
 }
 
 // --- receiving ---
 
-LowLatencyReceiver::LowLatencyReceiver(Context& context, LowLatencyReceiverOptions options)
+class LowLatencyReceiverSocket final : public LowLatencyReceiver, AcceptorOwner {
+public:
+  LowLatencyReceiverSocket(Context& context, LowLatencyReceiverOptions options);
+  [[nodiscard]] Result<> listen(const net::Url& url);
+
+  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
+  net::SendOutcome answer(PeerId peer, const memory::View& message) override;
+  net::SendOutcome answer(PeerId peer, std::span<const std::byte> message) override;
+  void close() override { acceptor_.close(); }
+  std::string peer_name(PeerId peer) const override;
+  std::size_t connections() const override { return acceptor_.peers(); }
+
+private:
+  std::shared_ptr<Peer> admit(const Hello& hello) override;
+  void on_admitted(const std::shared_ptr<Peer>& peer) override;
+  void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) override;
+  void on_writable(Peer& peer) override;
+  void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) override;
+
+  LowLatencyReceiverOptions options_;
+  Message message_; // the one in the callback
+  net::PageFiller filler_; // of answers
+  Acceptor acceptor_;
+};
+
+LowLatencyReceiverSocket::LowLatencyReceiverSocket(Context& context,
+                                                   LowLatencyReceiverOptions options)
     : options_(std::move(options)),
       filler_(context.send_pool()),
       acceptor_(context, *this, counters_,
                 {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}) {}
 
-LowLatencyReceiver::~LowLatencyReceiver() = default;
-
-Result<std::unique_ptr<LowLatencyReceiver>>
-LowLatencyReceiver::listen(Context& context, const net::Url& url,
-                           LowLatencyReceiverOptions options) {
-  if (!options.on_message)
-    return fail(ErrorKind::usage, "on_message is not set, so nobody would receive the messages");
-  std::unique_ptr<LowLatencyReceiver> receiver(new LowLatencyReceiver(context, std::move(options)));
-  auto listening = receiver->acceptor_.listen(url);
+Result<> LowLatencyReceiverSocket::listen(const net::Url& url) {
+  auto listening = acceptor_.listen(url);
   if (!listening) return std::unexpected(listening.error());
-  receiver->url_ = std::move(*listening);
-  return receiver;
+  url_ = std::move(*listening);
+  return {};
 }
 
-net::SendOutcome LowLatencyReceiver::answer(PeerId id, const memory::View& message) {
-  const std::shared_ptr<detail::Peer> peer = acceptor_.find(id);
+net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, const memory::View& message) {
+  const std::shared_ptr<Peer> peer = acceptor_.find(id);
   if (peer == nullptr) return net::SendOutcome::closed;
   if (message.size > peer->hello.message_max) return net::SendOutcome::too_large;
   if (peer->answer_owed) return net::SendOutcome::backpressure; // to its hello
@@ -139,26 +173,26 @@ net::SendOutcome LowLatencyReceiver::answer(PeerId id, const memory::View& messa
   return outcome;
 }
 
-net::SendOutcome LowLatencyReceiver::answer(PeerId id, std::span<const std::byte> message) {
+net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, std::span<const std::byte> message) {
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
   const memory::View view = packed(filler_, message);
   return answer(id, view.page ? view : memory::HeapPage::copy(message));
 }
 
-std::string LowLatencyReceiver::peer_name(PeerId id) const {
+std::string LowLatencyReceiverSocket::peer_name(PeerId id) const {
   const auto peer = acceptor_.find(id);
   return peer == nullptr ? "" : peer->name;
 }
 
-std::shared_ptr<detail::Peer> LowLatencyReceiver::admit(const Hello& hello) {
-  return hello.kind == SocketKind::low_latency ? std::make_shared<detail::Peer>() : nullptr;
+std::shared_ptr<Peer> LowLatencyReceiverSocket::admit(const Hello& hello) {
+  return hello.kind == SocketKind::low_latency ? std::make_shared<Peer>() : nullptr;
 }
 
-void LowLatencyReceiver::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+void LowLatencyReceiverSocket::on_admitted(const std::shared_ptr<Peer>& peer) {
   if (options_.on_connected) options_.on_connected(peer->id);
 }
 
-void LowLatencyReceiver::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
+void LowLatencyReceiverSocket::on_message(const std::shared_ptr<Peer>& peer, net::Event& event) {
   ++counters_.messages;
   ++counters_.pages;
   counters_.bytes += event.message.size + event.rest.size;
@@ -174,12 +208,31 @@ void LowLatencyReceiver::on_message(const std::shared_ptr<detail::Peer>& peer, n
   message_.release();
 }
 
-void LowLatencyReceiver::on_writable(detail::Peer& peer) {
+void LowLatencyReceiverSocket::on_writable(Peer& peer) {
   if (options_.on_writable) options_.on_writable(peer.id);
 }
 
-void LowLatencyReceiver::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
+void LowLatencyReceiverSocket::on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) {
   if (options_.on_disconnected) options_.on_disconnected(peer->id, reason);
+}
+
+} // namespace detail
+
+Result<std::unique_ptr<LowLatencySender>>
+LowLatencySender::connect(Context& context, const net::Url& url, LowLatencySenderOptions options) {
+  auto sender = std::make_unique<detail::LowLatencySenderSocket>(context, std::move(options));
+  if (auto connected = sender->connect(url); !connected) return std::unexpected(connected.error());
+  return sender;
+}
+
+Result<std::unique_ptr<LowLatencyReceiver>>
+LowLatencyReceiver::listen(Context& context, const net::Url& url,
+                           LowLatencyReceiverOptions options) {
+  if (!options.on_message)
+    return fail(ErrorKind::usage, "on_message is not set, so nobody would receive the messages");
+  auto receiver = std::make_unique<detail::LowLatencyReceiverSocket>(context, std::move(options));
+  if (auto listening = receiver->listen(url); !listening) return std::unexpected(listening.error());
+  return receiver;
 }
 
 } // namespace fanin::message

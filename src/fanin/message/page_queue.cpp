@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/gathering_page.hpp"
@@ -189,6 +190,7 @@ void PageQueue::keep_copy(PageSource& source, std::span<const std::byte> bytes) 
 }
 
 void PageQueue::forget_unfinished(PageSource& source) {
+  FANIN_ASSERT(source.heap_bytes <= heap_bytes_);
   heap_bytes_ -= source.heap_bytes;
   source.unfinished.clear();
   source.unfinished_bytes = source.lent_bytes = source.heap_bytes = 0;

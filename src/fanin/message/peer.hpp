@@ -1,5 +1,5 @@
 /// \file
-/// The other end of a connection: its name, and why the connection ended.
+/// The other end of a connection: its name, what it subscribes to, and why the connection ended.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,12 @@ namespace fanin::message {
 
 /// Names the other end of a connection within one socket; never used twice.
 enum class PeerId : std::uint64_t { none = 0 };
+
+/// Under which messages are published.
+using Tag = std::uint64_t;
+
+/// How the messages of a subscription are sent.
+enum class Mode : std::uint8_t { low_latency, high_throughput };
 
 enum class CloseReason : std::uint8_t {
   here, ///< close() or the end of the socket

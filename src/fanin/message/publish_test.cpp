@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/gathering_page.hpp"
 #include "fanin/message/testing/two_ends.hpp"
 
 namespace fanin::message {

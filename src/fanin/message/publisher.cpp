@@ -3,26 +3,93 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/acceptor.hpp"
 #include "fanin/message/message.hpp"
+#include "fanin/message/subscription_table.hpp"
+#include "fanin/net/page_filler.hpp"
 
 namespace fanin::message {
-
+namespace detail {
 namespace {
-
-using detail::DeliveryMode;
-using detail::framed;
-using detail::tag_size;
-using detail::tagged;
-using detail::write_tagged;
 
 // How long close() waits for subscribers that take nothing, as the transports do.
 constexpr Duration linger_timeout = std::chrono::seconds{5};
 
 } // namespace
 
-Publisher::Publisher(Context& context, PublisherOptions options)
+// It has slightly more than 400 lines: how a message is given to a group of subscribers, slow ones
+// included, stays together. A subscriber, its group and the table of tags are types of their own
+// (subscription_group.hpp).
+class PublisherSocket final : public Publisher, AcceptorOwner, TurnEndTask {
+public:
+  PublisherSocket(Context& context, PublisherOptions options);
+  ~PublisherSocket() override;
+  [[nodiscard]] Result<> listen(const net::Url& url);
+
+  net::SendOutcome publish(Tag tag, std::span<const std::byte> message) override;
+  net::SendOutcome publish(Tag tag, const memory::View& message) override;
+  void flush() override;
+  void close() override;
+  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
+  std::size_t subscribers() const override { return acceptor_.peers(); }
+  bool has_subscriber(Tag tag) override { return !table_.find(tag).empty(); }
+  std::string peer_name(PeerId peer) const override;
+  std::uint64_t skipped(PeerId subscriber) const override;
+
+private:
+  std::shared_ptr<Peer> admit(const Hello& hello) override;
+  void on_admitted(const std::shared_ptr<Peer>& peer) override;
+  void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) override;
+  void on_writable(Peer& peer) override;
+  void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
+                           std::span<const std::byte> message, memory::View view);
+  [[nodiscard]] bool prepare(Group& group, std::size_t size, bool by_view);
+  [[nodiscard]] bool make_room(Group& group, std::size_t size);
+  net::SendOutcome refuse();
+  [[nodiscard]] bool deliver_or_drop(Group& group);
+  [[nodiscard]] bool has_room(const Member& member) const;
+  void schedule_disconnect(Member& member, const Group& group);
+  void count_skipped(Member& member, std::uint64_t messages);
+  void skip(Group& group);
+  void give(Group& group, Parcel parcel);
+  void give_large(Group& group, Tag tag, const memory::View& message);
+
+  void disconnect_scheduled();
+
+  void watch(Group& group);
+  void flush(Group& group);
+  [[nodiscard]] bool serve(Group& group);
+  void change_subscriptions();
+  void change_subscriptions(const std::shared_ptr<Peer>& peer);
+  void disconnect(const std::shared_ptr<Peer>& peer, CloseReason reason);
+  void made_progress();
+  void finish_closing();
+  void end_closing();
+  void expire_closing();
+
+  Context& context_;
+  PublisherOptions options_;
+  net::PageFiller filler_; // low latency
+  SubscriptionTable table_;
+  std::vector<PeerId> to_disconnect_;
+  std::vector<PeerId> to_change_; // have asked for other tags in this turn
+  bool wants_writable_ = false; // the application was told backpressure
+  bool progress_ = false; // since then, a subscriber has read or has gone
+  bool read_since_linger_ = false; // closing: a subscriber has, since linger_ was started
+  bool closing_ = false;
+  bool closed_ = false;
+  net::Timer deadline_;
+  net::Timer linger_; // of close()
+  Acceptor acceptor_;
+};
+
+PublisherSocket::PublisherSocket(Context& context, PublisherOptions options)
     : context_(context),
       options_(std::move(options)),
       filler_(context.send_pool()),
@@ -33,23 +100,21 @@ Publisher::Publisher(Context& context, PublisherOptions options)
                 {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
                  .low_latency = true}) {}
 
-Publisher::~Publisher() {
+PublisherSocket::~PublisherSocket() {
   context_.forget(*this);
   if (closing_ && !closed_) context_.closing(-1);
 }
 
-Result<std::unique_ptr<Publisher>> Publisher::listen(Context& context, const net::Url& url,
-                                                     PublisherOptions options) {
-  std::unique_ptr<Publisher> publisher(new Publisher(context, std::move(options)));
-  auto listening = publisher->acceptor_.listen(url);
+Result<> PublisherSocket::listen(const net::Url& url) {
+  auto listening = acceptor_.listen(url);
   if (!listening) return std::unexpected(listening.error());
-  publisher->url_ = std::move(*listening);
-  return publisher;
+  url_ = std::move(*listening);
+  return {};
 }
 
 // --- publishing ---
 
-net::SendOutcome Publisher::publish(Tag tag, std::span<const std::byte> message) {
+net::SendOutcome PublisherSocket::publish(Tag tag, std::span<const std::byte> message) {
   const auto groups = table_.find(tag);
   if (groups.size() != 1) return publish(groups, tag, message, {});
   Group& group = *groups.front();
@@ -63,15 +128,15 @@ net::SendOutcome Publisher::publish(Tag tag, std::span<const std::byte> message)
   return net::SendOutcome::accepted;
 }
 
-net::SendOutcome Publisher::publish(Tag tag, const memory::View& message) {
+net::SendOutcome PublisherSocket::publish(Tag tag, const memory::View& message) {
   if (message.size < copy_below_bytes) return publish(tag, message.bytes());
   return publish(table_.find(tag), tag, message.bytes(), message);
 }
 
 // `view`: of the same bytes; or empty, then one is made where it is needed. Either all groups get
 // the message or, by a refusal, none.
-net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
-                                    std::span<const std::byte> message, memory::View view) {
+net::SendOutcome PublisherSocket::publish(std::span<Group* const> groups, Tag tag,
+                                          std::span<const std::byte> message, memory::View view) {
   if (closing_) return net::SendOutcome::closed;
   if (message.size() + tag_size > Message::size_max) return net::SendOutcome::too_large;
   const bool by_view = view.size > 0;
@@ -111,7 +176,7 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
 }
 
 // So that the message can be given to the group. False: wait for one of its members.
-bool Publisher::prepare(Group& group, std::size_t size, bool by_view) {
+bool PublisherSocket::prepare(Group& group, std::size_t size, bool by_view) {
   switch (group.delivery_mode(size, by_view)) {
   case DeliveryMode::none: return true;
   case DeliveryMode::alone:
@@ -121,7 +186,7 @@ bool Publisher::prepare(Group& group, std::size_t size, bool by_view) {
   return false;
 }
 
-net::SendOutcome Publisher::refuse() {
+net::SendOutcome PublisherSocket::refuse() {
   wants_writable_ = true;
   progress_ = false;
   context_.at_turn_end(*this);
@@ -131,7 +196,7 @@ net::SendOutcome Publisher::refuse() {
 // A page with room for a frame of that size; or none, where the pool is empty. Waiting for one
 // could take for ever: there may be more groups than pages, or all pages with one who does not
 // read. So the message goes alone then, and the queues of the subscribers bound what there is.
-bool Publisher::make_room(Group& group, std::size_t size) {
+bool PublisherSocket::make_room(Group& group, std::size_t size) {
   if (group.page.has_page() && !group.page.fits(size)) {
     if (!deliver_or_drop(group)) return false;
     group.release_page();
@@ -143,7 +208,7 @@ bool Publisher::make_room(Group& group, std::size_t size) {
 
 // Everybody has what was gathered, or will have it, or is dealt with as a slow subscriber. False:
 // wait for one.
-bool Publisher::deliver_or_drop(Group& group) {
+bool PublisherSocket::deliver_or_drop(Group& group) {
   bool waits = false;
   for (Member* const member : group.members) {
     if (has_room(*member)) {
@@ -163,12 +228,12 @@ bool Publisher::deliver_or_drop(Group& group) {
 }
 
 // Whether more may wait for it.
-bool Publisher::has_room(const Member& member) const {
+bool PublisherSocket::has_room(const Member& member) const {
   return member.disconnecting || member.outbox_bytes <= options_.send_queue_bytes / 2;
 }
 
 // What waits for it is cut with it, and the message that is being published.
-void Publisher::schedule_disconnect(Member& member, const Group& group) {
+void PublisherSocket::schedule_disconnect(Member& member, const Group& group) {
   if (std::exchange(member.disconnecting, true)) return;
   to_disconnect_.push_back(member.id);
   std::uint64_t cut = group.messages - member.seen + 1;
@@ -176,19 +241,19 @@ void Publisher::schedule_disconnect(Member& member, const Group& group) {
   count_skipped(member, cut);
 }
 
-void Publisher::count_skipped(Member& member, std::uint64_t messages) {
+void PublisherSocket::count_skipped(Member& member, std::uint64_t messages) {
   member.skipped += messages;
   counters_.skipped += messages;
 }
 
 // Not one of the group's messages: what its members have seen of those stays true.
-void Publisher::skip(Group& group) {
+void PublisherSocket::skip(Group& group) {
   for (Member* const member : group.members) count_skipped(*member, 1);
   counters_.too_large += group.members.size();
 }
 
 // To each member as a transport message of its own.
-void Publisher::give(Group& group, Parcel parcel) {
+void PublisherSocket::give(Group& group, Parcel parcel) {
   parcel.messages = 1;
   for (Member* const member : group.members) {
     member->seen = group.messages + 1;
@@ -202,7 +267,7 @@ void Publisher::give(Group& group, Parcel parcel) {
 }
 
 // Its tag and its bytes are pieces of one message: so the bytes need no copy.
-void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
+void PublisherSocket::give_large(Group& group, Tag tag, const memory::View& message) {
   for (Member* const member : group.members) {
     member->skipping =
         options_.slow == SlowSubscriber::sample && (member->blocked || !member->outbox.empty());
@@ -227,7 +292,7 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
   watch(group);
 }
 
-void Publisher::disconnect_scheduled() {
+void PublisherSocket::disconnect_scheduled() {
   while (!to_disconnect_.empty()) {
     const auto peer = acceptor_.find(to_disconnect_.back());
     to_disconnect_.pop_back();
@@ -237,14 +302,14 @@ void Publisher::disconnect_scheduled() {
 
 // --- the turn's end ---
 
-void Publisher::watch(Group& group) {
+void PublisherSocket::watch(Group& group) {
   group.listed = true;
   if (!deadline_.active() && options_.flush.deadline != FlushPolicy::never_flush)
     deadline_.start(context_.loop(), context_.loop().now() + options_.flush.deadline);
   context_.at_turn_end(*this);
 }
 
-void Publisher::flush() {
+void PublisherSocket::flush() {
   for (const auto& group : table_.groups()) {
     if (!group->page.has_page()) continue;
     flush(*group);
@@ -253,13 +318,13 @@ void Publisher::flush() {
   }
 }
 
-void Publisher::flush(Group& group) {
+void PublisherSocket::flush(Group& group) {
   for (Member* const member : group.members) (void)member->deliver(counters_);
   group.page.suspend();
 }
 
 // True if it did something.
-bool Publisher::serve(Group& group) {
+bool PublisherSocket::serve(Group& group) {
   const bool added = std::exchange(group.seen_end, group.page.end()) != group.page.end();
   if (group.delivered()) {
     group.release_page(); // who has nothing to say holds none
@@ -276,7 +341,7 @@ bool Publisher::serve(Group& group) {
   return true;
 }
 
-TurnEndTask::Answer Publisher::at_turn_end() {
+TurnEndTask::Answer PublisherSocket::at_turn_end() {
   Answer answer;
   change_subscriptions();
   for (const auto& group : table_.groups()) {
@@ -295,7 +360,7 @@ TurnEndTask::Answer Publisher::at_turn_end() {
 
 // --- subscribers ---
 
-std::shared_ptr<detail::Peer> Publisher::admit(const Hello& hello) {
+std::shared_ptr<Peer> PublisherSocket::admit(const Hello& hello) {
   if (closing_) return nullptr;
   for (const Mode mode : {Mode::low_latency, Mode::high_throughput}) {
     if (hello.kind != subscription_kind(mode)) continue;
@@ -306,7 +371,7 @@ std::shared_ptr<detail::Peer> Publisher::admit(const Hello& hello) {
   return nullptr;
 }
 
-void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+void PublisherSocket::on_admitted(const std::shared_ptr<Peer>& peer) {
   if (subscribers() > options_.subscribers_max)
     return acceptor_.close(*peer, CloseReason::too_many);
   if (options_.on_subscriber) options_.on_subscriber(peer->id);
@@ -314,7 +379,7 @@ void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
 
 // A change costs as much as all tags that the member has: so there is one a turn, or where more is
 // asked for than a member can have, whatever the requests look like.
-void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
+void PublisherSocket::on_message(const std::shared_ptr<Peer>& peer, net::Event& event) {
   auto& member = static_cast<Member&>(*peer);
   const bool first = member.wishes.empty();
   if (event.rest.size > 0 || !member.read_request(event.message.bytes())) {
@@ -327,13 +392,13 @@ void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event
   }
 }
 
-void Publisher::change_subscriptions() {
+void PublisherSocket::change_subscriptions() {
   for (const PeerId id : std::exchange(to_change_, {})) {
     if (const auto peer = acceptor_.find(id)) change_subscriptions(peer);
   }
 }
 
-void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) {
+void PublisherSocket::change_subscriptions(const std::shared_ptr<Peer>& peer) {
   auto& member = static_cast<Member&>(*peer);
   table_.take_wishes(member);
   ++counters_.merges;
@@ -348,12 +413,12 @@ void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) 
   }
 }
 
-void Publisher::disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
+void PublisherSocket::disconnect(const std::shared_ptr<Peer>& peer, CloseReason reason) {
   acceptor_.close(*peer, reason);
   on_closed(peer, reason);
 }
 
-void Publisher::on_writable(detail::Peer& peer) {
+void PublisherSocket::on_writable(Peer& peer) {
   auto& member = static_cast<Member&>(peer);
   member.blocked = false;
   read_since_linger_ = true;
@@ -365,29 +430,29 @@ void Publisher::on_writable(detail::Peer& peer) {
   made_progress();
 }
 
-void Publisher::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
+void PublisherSocket::on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) {
   table_.remove(static_cast<Member&>(*peer));
   if (options_.on_subscriber_gone) options_.on_subscriber_gone(peer->id, reason);
   made_progress();
 }
 
-void Publisher::made_progress() {
+void PublisherSocket::made_progress() {
   progress_ = true;
   context_.at_turn_end(*this);
   if (closing_ && !closed_) finish_closing();
 }
 
-std::string Publisher::peer_name(PeerId id) const {
+std::string PublisherSocket::peer_name(PeerId id) const {
   const auto peer = acceptor_.find(id);
   return peer == nullptr ? "" : peer->name;
 }
 
-std::uint64_t Publisher::skipped(PeerId id) const {
+std::uint64_t PublisherSocket::skipped(PeerId id) const {
   const auto peer = acceptor_.find(id);
   return peer == nullptr ? 0 : static_cast<const Member&>(*peer).skipped;
 }
 
-void Publisher::close() {
+void PublisherSocket::close() {
   if (std::exchange(closing_, true)) return;
   context_.closing(+1);
   read_since_linger_ = false;
@@ -397,7 +462,7 @@ void Publisher::close() {
   finish_closing();
 }
 
-void Publisher::finish_closing() {
+void PublisherSocket::finish_closing() {
   const bool all = std::ranges::all_of(table_.groups(), [](const auto& group) {
     return group->delivered() && std::ranges::all_of(group->members, [](const Member* member) {
              return member->outbox.empty();
@@ -406,17 +471,27 @@ void Publisher::finish_closing() {
   if (all) end_closing();
 }
 
-void Publisher::expire_closing() {
+void PublisherSocket::expire_closing() {
   if (!std::exchange(read_since_linger_, false)) return end_closing();
   linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
 }
 
-void Publisher::end_closing() {
+void PublisherSocket::end_closing() {
   linger_.cancel();
   closed_ = true;
   table_.clear();
   acceptor_.close();
   context_.closing(-1);
+}
+
+} // namespace detail
+
+Result<std::unique_ptr<Publisher>> Publisher::listen(Context& context, const net::Url& url,
+                                                     PublisherOptions options) {
+  auto publisher = std::make_unique<detail::PublisherSocket>(context, std::move(options));
+  if (auto listening = publisher->listen(url); !listening)
+    return std::unexpected(listening.error());
+  return publisher;
 }
 
 } // namespace fanin::message

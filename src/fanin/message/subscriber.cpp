@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/connector.hpp"
+#include "fanin/message/page_queue.hpp"
+#include "fanin/message/subscription.hpp"
 
 namespace fanin::message {
+namespace detail {
 namespace {
 
 memory::View make_request(SubscriptionRequest request, std::span<const Tag> tags) {
@@ -26,8 +33,35 @@ std::uint64_t tagged_max(const SubscriberOptions& options) {
 
 } // namespace
 
-struct Subscriber::Connection final : detail::ConnectorOwner {
-  Connection(Subscriber& owner, PeerId publisher, Mode its_mode)
+class SubscriberSocket {
+public:
+  SubscriberSocket(Context& context, SubscriberOptions options);
+  ~SubscriberSocket();
+  [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
+  void unsubscribe(PeerId publisher, Tag tag, Mode mode);
+  [[nodiscard]] bool recv(Message& message);
+  void close();
+  [[nodiscard]] bool connected() const;
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  struct Connection; // to a publisher, of one mode
+  [[nodiscard]] Connection* find(PeerId publisher, Mode mode) const;
+  void pass_on(Connection& connection, net::Event& event);
+  void cut_off(const PageSource& source, CloseReason reason);
+
+  Context& context_;
+  SubscriberOptions options_;
+  SocketCounters counters_;
+  PageQueue queue_;
+  Message message_; // the one in the callback
+  bool closed_ = false;
+  std::vector<net::Url> publishers_; // by PeerId, from 1
+  std::vector<std::unique_ptr<Connection>> connections_;
+};
+
+struct SubscriberSocket::Connection final : ConnectorOwner {
+  Connection(SubscriberSocket& owner, PeerId publisher, Mode its_mode)
       : subscriber(owner),
         id(publisher),
         mode(its_mode),
@@ -44,16 +78,16 @@ struct Subscriber::Connection final : detail::ConnectorOwner {
   void request(SubscriptionRequest request, std::span<const Tag> tags);
   void send_requests();
 
-  Subscriber& subscriber;
+  SubscriberSocket& subscriber;
   PeerId id;
   Mode mode;
   std::set<Tag> tags;
   std::deque<memory::View> requests; // that the transport has not taken
   std::shared_ptr<PageSource> source; // of this connection
-  detail::Connector connector;
+  Connector connector;
 };
 
-void Subscriber::Connection::on_open(const Hello& peer) {
+void SubscriberSocket::Connection::on_open(const Hello& peer) {
   ++subscriber.counters_.connections;
   if (mode == Mode::high_throughput) {
     source = std::make_shared<PageSource>();
@@ -70,18 +104,19 @@ void Subscriber::Connection::on_open(const Hello& peer) {
   if (subscriber.options_.on_connected) subscriber.options_.on_connected(id);
 }
 
-void Subscriber::Connection::request(SubscriptionRequest request, std::span<const Tag> changed) {
+void SubscriberSocket::Connection::request(SubscriptionRequest request,
+                                           std::span<const Tag> changed) {
   requests.push_back(make_request(request, changed));
   send_requests();
 }
 
-void Subscriber::Connection::send_requests() {
+void SubscriberSocket::Connection::send_requests() {
   while (!requests.empty() &&
          connector.link().send({&requests.front(), 1}) == net::SendOutcome::accepted)
     requests.pop_front();
 }
 
-void Subscriber::Connection::on_message(net::Event& event) {
+void SubscriberSocket::Connection::on_message(net::Event& event) {
   if (mode == Mode::high_throughput) {
     subscriber.queue_.push(source, std::move(event.message), std::move(event.rest));
   } else {
@@ -89,13 +124,13 @@ void Subscriber::Connection::on_message(net::Event& event) {
   }
 }
 
-void Subscriber::Connection::on_closed(CloseReason reason) {
+void SubscriberSocket::Connection::on_closed(CloseReason reason) {
   ++subscriber.counters_.closed[static_cast<std::size_t>(reason)];
   if (source != nullptr) subscriber.queue_.end(std::exchange(source, nullptr));
   if (subscriber.options_.on_disconnected) subscriber.options_.on_disconnected(id, reason);
 }
 
-Subscriber::Subscriber(Context& context, SubscriberOptions options)
+SubscriberSocket::SubscriberSocket(Context& context, SubscriberOptions options)
     : context_(context),
       options_(std::move(options)),
       queue_(context, counters_,
@@ -104,16 +139,16 @@ Subscriber::Subscriber(Context& context, SubscriberOptions options)
               .on_ready = options_.on_ready},
              [this](PageSource& source, CloseReason reason) { cut_off(source, reason); }) {}
 
-Subscriber::~Subscriber() = default;
+SubscriberSocket::~SubscriberSocket() = default;
 
-Subscriber::Connection* Subscriber::find(PeerId publisher, Mode mode) const {
+SubscriberSocket::Connection* SubscriberSocket::find(PeerId publisher, Mode mode) const {
   for (const auto& connection : connections_) {
     if (connection->id == publisher && connection->mode == mode) return connection.get();
   }
   return nullptr;
 }
 
-Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
+Result<PeerId> SubscriberSocket::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
   if (closed_) return fail(ErrorKind::usage, "this subscriber is closed");
   const auto known = std::find(publishers_.begin(), publishers_.end(), publisher);
   const auto id = static_cast<PeerId>(known - publishers_.begin() + 1);
@@ -130,14 +165,14 @@ Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mo
   return id;
 }
 
-void Subscriber::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
+void SubscriberSocket::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
   Connection* const connection = find(publisher, mode);
   if (connection == nullptr || connection->tags.erase(tag) == 0 || !connection->connector.open())
     return;
   connection->request(SubscriptionRequest::unsubscribe, {&tag, 1});
 }
 
-bool Subscriber::recv(Message& message) {
+bool SubscriberSocket::recv(Message& message) {
   while (queue_.next(message)) {
     if (message.take_tag()) {
       ++counters_.messages;
@@ -149,7 +184,7 @@ bool Subscriber::recv(Message& message) {
   return false;
 }
 
-void Subscriber::pass_on(Connection& connection, net::Event& event) {
+void SubscriberSocket::pass_on(Connection& connection, net::Event& event) {
   ++counters_.pages;
   message_.receive(connection.id, std::move(event.message), std::move(event.rest));
   if (!message_.take_tag()) return connection.connector.fail(CloseReason::bad_page);
@@ -165,21 +200,39 @@ void Subscriber::pass_on(Connection& connection, net::Event& event) {
   if (threw) connection.connector.fail(CloseReason::callback_threw);
 }
 
-void Subscriber::cut_off(const PageSource& source, CloseReason reason) {
+void SubscriberSocket::cut_off(const PageSource& source, CloseReason reason) {
   for (const auto& connection : connections_) {
     if (connection->source.get() == &source) return connection->connector.fail(reason);
   }
   ++counters_.closed[static_cast<std::size_t>(reason)]; // it has gone already
 }
 
-bool Subscriber::connected() const {
+bool SubscriberSocket::connected() const {
   return std::all_of(connections_.begin(), connections_.end(),
                      [](const auto& connection) { return connection->connector.open(); });
 }
 
-void Subscriber::close() {
+void SubscriberSocket::close() {
   closed_ = true;
   for (const auto& connection : connections_) connection->connector.close();
 }
+
+} // namespace detail
+
+Subscriber::Subscriber(Context& context, SubscriberOptions options)
+    : socket_(std::make_unique<detail::SubscriberSocket>(context, std::move(options))) {}
+
+Subscriber::~Subscriber() = default;
+
+Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
+  return socket_->subscribe(publisher, tag, mode);
+}
+void Subscriber::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
+  socket_->unsubscribe(publisher, tag, mode);
+}
+bool Subscriber::recv(Message& message) { return socket_->recv(message); }
+void Subscriber::close() { socket_->close(); }
+bool Subscriber::connected() const { return socket_->connected(); }
+const SocketCounters& Subscriber::counters() const { return socket_->counters(); }
 
 } // namespace fanin::message

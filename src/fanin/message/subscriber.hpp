@@ -4,19 +4,35 @@
 /// socket". It subscribes to any number of tags of any number of publishers, each in one of the two
 /// modes. Subscriptions are renewed after a reconnection.
 ///
+/// ```cpp
+/// #include <fanin/message/subscriber.hpp>
+///
+/// #include <cstdio>
+///
+/// using namespace fanin;
+///
+/// int main() { // prints the size of each message with tag 7
+///   const auto context = message::Context::make().value();
+///   message::Message received; // used again, since it holds the page that it is in
+///   message::Subscriber subscriber(*context, {.on_ready = [&] {
+///     while (subscriber.recv(received)) std::printf("%zu bytes\n", received.bytes().size());
+///   }});
+///   (void)subscriber.subscribe(net::Url::parse("tcp://localhost:7000").value(), 7,
+///                              message::Mode::high_throughput).value();
+///   context->run();
+/// }
+/// ```
+///
 /// Thread: the Context's, also for callbacks. Order: as published, within a publisher and a mode.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "fanin/base/export.hpp"
-#include "fanin/message/connector.hpp"
+#include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
-#include "fanin/message/page_queue.hpp"
-#include "fanin/message/subscription.hpp"
 
 namespace fanin::message {
 
@@ -34,6 +50,10 @@ struct SubscriberOptions {
   /// Also called for each failed attempt to connect.
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
+
+namespace detail {
+class SubscriberSocket;
+}
 
 class Subscriber final {
 public:
@@ -56,22 +76,10 @@ public:
   FANIN_API void close(); ///< closes the connections to all publishers, finally
   /// Whether all publishers are connected.
   [[nodiscard]] FANIN_API bool connected() const;
-  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+  [[nodiscard]] FANIN_API const SocketCounters& counters() const;
 
 private:
-  struct Connection; // to a publisher, of one mode
-  [[nodiscard]] Connection* find(PeerId publisher, Mode mode) const;
-  void pass_on(Connection& connection, net::Event& event);
-  void cut_off(const PageSource& source, CloseReason reason);
-
-  Context& context_;
-  SubscriberOptions options_;
-  SocketCounters counters_;
-  PageQueue queue_;
-  Message message_; // the one in the callback
-  bool closed_ = false;
-  std::vector<net::Url> publishers_; // by PeerId, from 1
-  std::vector<std::unique_ptr<Connection>> connections_;
+  std::unique_ptr<detail::SubscriberSocket> socket_;
 };
 
 } // namespace fanin::message

@@ -10,11 +10,6 @@
 
 namespace fanin::message {
 
-using Tag = std::uint64_t;
-
-/// How the messages of a subscription are sent.
-enum class Mode : std::uint8_t { low_latency, high_throughput };
-
 [[nodiscard]] constexpr SocketKind subscription_kind(Mode mode) {
   return mode == Mode::low_latency ? SocketKind::subscribe_low_latency
                                    : SocketKind::subscribe_high_throughput;

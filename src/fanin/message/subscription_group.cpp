@@ -91,6 +91,7 @@ void Member::put(Parcel parcel) {
 void Member::pop() {
   outbox_bytes -= memory_of(outbox.front());
   outbox.pop_front();
+  FANIN_ASSERT(!outbox.empty() || outbox_bytes == 0);
 }
 
 bool Member::deliver(SocketCounters& counters) {

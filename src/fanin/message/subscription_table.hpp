@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fanin/base/export.hpp"
 #include "fanin/message/subscription_group.hpp"
 
 namespace fanin::message::detail {
@@ -39,7 +38,7 @@ public:
   [[nodiscard]] const Member* greatest() const; // the member with most tags; null: there is none
 
 private:
-  FANIN_API void look_up(Tag tag);
+  void look_up(Tag tag);
   void leave(Member& member);
   [[nodiscard]] Group* find_group(const Member& member) const;
   [[nodiscard]] Group& make_group(const Member& member);
