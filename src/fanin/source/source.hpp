@@ -1,6 +1,36 @@
 /// \file
 /// A source of fragments: an emulator, a recorded file, a socket, or your own hardware. This is all
 /// that a plug-in has to implement (docs/plugins.md).
+///
+/// ```cpp
+/// #include <fanin/executive/plugin.hpp>
+///
+/// using namespace fanin;
+///
+/// class Counter final : public source::Source { // each fragment is its event number
+///   Result<> start(EventNumber first_event, Time) override {
+///     next_ = first_event;
+///     return {};
+///   }
+///   source::ReadResult read(source::FragmentQueue& queue, Time) override {
+///     for (int i = 0; i < 100; ++i, ++next_) {
+///       const auto fragment = std::as_bytes(std::span(&next_, 1));
+///       if (queue.write(next_, fragment) == source::WriteOutcome::full) return {}; // it waits
+///     }
+///     return {.state = source::ReadState::more};
+///   }
+///   EventNumber next_ = 0;
+/// };
+///
+/// FANIN_PLUGIN_ABI
+///
+/// extern "C" void fanin_register(executive::PluginRegistry& registry) {
+///   registry.add_source("counter", [](const source::SourceSettings&)
+///                                      -> Result<std::unique_ptr<source::Source>> {
+///     return std::make_unique<Counter>();
+///   });
+/// }
+/// ```
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,43 @@
 /// The interface to storage: a builder unit submits what it has built, and the sink reports later
 /// that it is committed. The builder unit is given the sink, so that tests can use another one. A
 /// plug-in's sink implements it, too (sink_registry.hpp, docs/plugins.md).
+///
+/// ```cpp
+/// #include <fanin/executive/plugin.hpp>
+///
+/// using namespace fanin;
+///
+/// class NoSink final : public storage::EventSink { // takes all events, and stores nothing
+///   storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
+///     tickets_.push_back(batch.ticket);
+///     batch.clear();
+///     return storage::SubmitOutcome::accepted;
+///   }
+///   bool poll() override { // in each turn of the loop
+///     const auto tickets = std::exchange(tickets_, {});
+///     for (const std::uint64_t ticket : tickets) commit_({.ticket = ticket});
+///     return !tickets.empty();
+///   }
+///   bool arm() override { return tickets_.empty(); } // whether the loop may sleep
+///   void finish() override { finishing_ = true; }
+///   bool finished() const override { return finishing_ && tickets_.empty(); }
+///   std::uint64_t bytes_written() const override { return 0; }
+///
+///   std::vector<std::uint64_t> tickets_;
+///   bool finishing_ = false;
+/// };
+///
+/// FANIN_PLUGIN_ABI
+///
+/// extern "C" void fanin_register(executive::PluginRegistry& registry) {
+///   using namespace storage;
+///   registry.add_sink("none", [](const source::SourceSettings&) -> Result<SinkMaker> {
+///     return [](const SinkRun&) -> Result<std::unique_ptr<EventSink>> {
+///       return std::make_unique<NoSink>();
+///     };
+///   });
+/// }
+/// ```
 #pragma once
 
 #include <array>

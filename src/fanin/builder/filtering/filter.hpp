@@ -1,6 +1,29 @@
 /// \file
 /// What a filter plug-in provides: it looks at one event after the other and says into which
 /// streams it goes. docs/filters.md leads to a first filter; docs/plugins.md has the reference.
+///
+/// ```cpp
+/// #include <fanin/executive/plugin.hpp>
+///
+/// using namespace fanin;
+///
+/// class LargeFilter final : public builder::Filter { // accepts events with a fragment over 1 KiB
+///   void decide(const builder::FilterEvent& event, builder::Decision& decision) override {
+///     for (const builder::FilterFragment& fragment : event.fragments) {
+///       if (fragment.payload.size() > 1024) decision.accept(0); // into the first [[stream]]
+///     }
+///   }
+/// };
+///
+/// FANIN_PLUGIN_ABI
+///
+/// extern "C" void fanin_register(executive::PluginRegistry& registry) {
+///   registry.add_filter("large", [](const builder::FilterSettings&)
+///                                    -> Result<std::unique_ptr<builder::Filter>> {
+///     return std::make_unique<LargeFilter>();
+///   });
+/// }
+/// ```
 #pragma once
 
 #include <algorithm>
