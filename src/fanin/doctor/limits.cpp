@@ -72,7 +72,7 @@ void examine_memory(const Host& host, Findings& findings) {
   const std::int64_t reserved = host.number(pages + "nr_hugepages").value_or(0);
   const std::int64_t unused = host.number(pages + "free_hugepages").value_or(0);
   const std::string transparent =
-      chosen(host.text("sys/kernel/mm/transparent_hugepage/enabled").value_or("not there"));
+      chosen(host.text("sys/kernel/mm/transparent_hugepage/enabled").value_or("not available"));
   const bool usable = reserved > 0 || transparent == "always" || transparent == "madvise";
   findings.push_back(
       {"huge pages", usable ? Level::good : Level::hint,
@@ -101,18 +101,17 @@ void examine_tcp(const Host& host, Findings& findings) {
   const std::string available =
       host.text(net + "ipv4/tcp_available_congestion_control").value_or(control);
   const bool cubic = has_word(available, "cubic");
-  findings.push_back(
-      {"TCP congestion control", cubic ? Level::good : Level::hint,
-       cubic ? fmt::format("cubic, which fanin chooses, is there (default: {})", control)
-             : fmt::format("{}; cubic, which fanin chooses, is not there", control),
-       cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
+  findings.push_back({"TCP congestion control", cubic ? Level::good : Level::hint,
+                      cubic ? fmt::format("cubic is available and used (default: {})", control)
+                            : fmt::format("{} is used; cubic is not available", control),
+                      cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
 
   const std::int64_t receive = last_number(host.text(net + "ipv4/tcp_rmem").value_or(""));
   const std::int64_t send = last_number(host.text(net + "ipv4/tcp_wmem").value_or(""));
   const bool small = std::min(receive, send) < buffer_least;
   findings.push_back(
       {"socket buffers", small ? Level::hint : Level::good,
-       fmt::format("they grow to {} (receiving) and {} (sending)",
+       fmt::format("up to {} (receiving) and {} (sending)",
                    format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(receive, 0))),
                    format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(send, 0)))),
        small ? "sysctl net.ipv4.tcp_rmem='4096 131072 16777216' net.ipv4.tcp_wmem='4096 65536 "
