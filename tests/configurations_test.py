@@ -58,7 +58,7 @@ def test_a_folded_process_that_dies_comes_back_as_both():
                  "1h") as run:
             run.wait_for_events(500)
             run.kill("ru1")
-            run.wait_for("readout unit 'ru1' is here")
+            run.wait_for("readout unit 'ru1' has joined")
             run.wait_for_events(1000)
             run.signal()
             result = run.finish()

@@ -39,7 +39,7 @@ def test_a_frozen_builder_is_killed_when_it_is_given_up():
             run.wait_for("run 1 begins")
             run.wait_for_events(200)
             run.kill("bu1", signal.SIGSTOP)
-            run.wait_for("bu1 died: killed by signal 9 .*; it is started again")
+            run.wait_for("bu1 died: killed by signal 9 .*; starting it again")
             run.wait_for_events(200)
             run.signal(signal.SIGINT)
             result = run.finish()
@@ -56,7 +56,7 @@ def test_when_all_builders_were_frozen_the_run_goes_on_with_new_ones():
             for node in ("bu0", "bu1"):
                 run.kill(node, signal.SIGSTOP)
             for _ in range(2):
-                run.wait_for(r"builder unit 'bu\d' is here again")
+                run.wait_for(r"builder unit 'bu\d' has joined again")
             run.wait_for_events(1000)
             run.signal(signal.SIGINT)
             result = run.finish()
@@ -77,7 +77,7 @@ def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
             assert "--node bu1" in hint and url in hint, f"the hint does not help: {hint}"
             assert hint.startswith(f"{FANIN} run {config} "), f"not as the user called it: {hint}"
             with Run(config, "--node", "bu1", "--set", f"network.control={url}") as again:
-                run.wait_for("builder unit 'bu1' is here again")
+                run.wait_for("builder unit 'bu1' has joined again")
                 run.wait_for_events(1000)
                 run.signal(signal.SIGINT)
                 result = run.finish()
@@ -98,7 +98,7 @@ def readout_dies(protocol, deadline="300ms"):
             config.write_text("for the next run")  # it is being edited: this run keeps what it began with
             run.kill("ru1")
             run.wait_for("ru1 died: killed by signal 9")
-            run.wait_for("readout unit 'ru1' is here again")
+            run.wait_for("readout unit 'ru1' has joined again")
             run.wait_for_events(1000)
             run.signal(signal.SIGINT)
             result = run.finish()
@@ -208,7 +208,7 @@ def test_all_builders_die_and_the_run_waits_for_one():
             run.kill("bu0")
             run.wait_for("bu0 died")
             with Run(config, "--node", "bu0", "--set", f"network.control={url}") as again:
-                run.wait_for("builder unit 'bu0' is here again")
+                run.wait_for("builder unit 'bu0' has joined again")
                 run.wait_for_events(500)
                 run.signal(signal.SIGINT)
                 result = run.finish()

@@ -37,7 +37,7 @@ def test_a_disk_that_is_full_until_the_end_is_named_and_kills_nobody(url):
 def test_a_file_that_may_not_grow_any_more_is_followed_by_another():
     with Folder() as folder:
         with Run(folder.small(builders=1, rate="10kHz"), prefix=["prlimit", "--fsize=25165824"]) as run:
-            run.wait_for("File too large; nothing is lost, it is tried again in another file")
+            run.wait_for("File too large; nothing is lost; trying again in another file")
             run.signal()
             result = run.finish()
         check_balanced(result)

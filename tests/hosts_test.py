@@ -111,7 +111,7 @@ def test_a_host_that_dies_is_a_node_that_dies_and_can_be_started_again():
         words = shlex.split(line.split("start it again with: ", 1)[1])
         assert words[words.index("--hosts") + 1] == str(hosts.list), words
         with Run(*words[2:], env=hosts.environment, cwd=hosts.path) as again:
-            run.wait_for("builder unit 'bu1' is here")
+            run.wait_for("builder unit 'bu1' has joined")
             run.wait_for_events(500)
             run.signal()
             result = run.finish()
@@ -124,8 +124,8 @@ def test_a_process_that_dies_on_its_host_is_started_again_there():
     with Hosts() as hosts, hosts.run("--set", "run.restart=true") as run:
         run.wait_for_events(500)
         os.kill(descendants(run.pid("bu0"))[-1], signal.SIGKILL)
-        run.wait_for(r"bu0 died: killed by signal 9 \(Killed\); it is started again")
-        run.wait_for("builder unit 'bu0' is here")
+        run.wait_for(r"bu0 died: killed by signal 9 \(Killed\); starting it again")
+        run.wait_for("builder unit 'bu0' has joined")
         run.wait_for_events(500)
         run.signal()
         result = run.finish()

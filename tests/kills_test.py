@@ -40,7 +40,7 @@ def builders_are_killed(kills, choice):
                 os.kill(pid_of(run, node), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
                 run.wait_for(rf"{node} is process")  # the next line may still be of the one before
-                run.wait_for(rf"builder unit '{node}' is here")  # "again", unless it was killed before it came
+                run.wait_for(rf"builder unit '{node}' has joined")  # "again", unless it was killed before it came
             run.signal()
             result = run.finish()
         check_balanced(result)
@@ -66,7 +66,7 @@ def readout_units_are_killed(kills, choice):
                 os.kill(pid_of(run, node), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
                 run.wait_for(rf"{node} is process")  # the next line may still be of the one before
-                run.wait_for(rf"{kind} unit '{node}' is here")
+                run.wait_for(rf"{kind} unit '{node}' has joined")
             run.signal()
             result = run.finish()
         check_balanced(result)

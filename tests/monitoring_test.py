@@ -103,7 +103,7 @@ def test_a_rate_is_kept():
         with Run(config) as run:
             with Reader(published_at(run, "bu0")) as reader:
                 reader.wait_for_events(10)
-                run.wait_for(r"a reader of events, \S+, is here")
+                run.wait_for(r"a reader of events, \S+, has connected")
             run.wait_for(r"a reader of events, \S+, has left")
             result = stop(run)
         assert 10 <= result["nodes"]["bu0"]["events_published"] <= 20 * result["duration_s"] + 1, result

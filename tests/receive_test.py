@@ -236,7 +236,7 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
             senders = [example(port, 0x300 + i, "--rate", "200") for i in range(SOURCES)]
             run.wait_for_events(50)
             run.kill("ru0")
-            run.wait_for("readout unit 'ru1' is here")
+            run.wait_for("readout unit 'ru1' has joined")
             result = run.finish()
             for sender in senders:
                 assert sender.wait() == 0, "a sender failed"

@@ -182,7 +182,7 @@ def test_a_lost_rail_costs_speed_and_no_event():
                 run.wait_for_events(500)
                 subprocess.run("ip link set v0 down".split(), check=True)
                 for _ in range(4):  # each readout unit, to each builder unit
-                    run.wait_for(r"10\.8\.0\.1:\d+ is closed, going on over \S+10\.9\.0\.1")
+                    run.wait_for(r"10\.8\.0\.1:\d+ is closed, continuing over \S+10\.9\.0\.1")
                 run.wait_for_events(1000)
                 run.signal(signal.SIGINT)
                 result = run.finish()

@@ -93,7 +93,7 @@ protected:
     return assign;
   }
   void say(const wire::DataBlockHeader& header, const std::vector<wire::FragmentEntry>& table) {
-    data_->send_block(header, table, options_.system.checksum);
+    data_->send_block(header, table, options_.system.integrity);
     run();
   }
   // What is said of the batch once it is stored.
@@ -245,7 +245,7 @@ TEST_F(BuilderChecks, finds_nothing_wrong_with_good_checksums) {
 }
 
 TEST_F(BuilderChecks, without_integrity_no_checksum_is_looked_at) {
-  options_.system.checksum = false;
+  options_.system.integrity = false;
   const auto built = build({{10, 0}, {20, 1}, {30, 2}, {40, 3}});
   EXPECT_EQ(built.bad, 0U);
   EXPECT_EQ(flags_of(10), storage::event_incomplete);
@@ -285,7 +285,7 @@ TEST_F(BuilderChecks, finds_a_bad_checksum_of_a_fragment_in_several_parts) {
 }
 
 TEST_F(BuilderChecks, without_integrity_no_checksum_of_several_parts_is_looked_at) {
-  options_.system.checksum = false;
+  options_.system.integrity = false;
   start();
   auto assign = assignment();
   assign.events = 1;
@@ -527,7 +527,7 @@ TEST_F(BuilderChecks, early_batches_are_kept_up_to_a_number) {
   const auto say_early = [&](std::uint32_t number) {
     auto part = header(1, 0);
     part.batch_first = part.first_event = first + EventNumber{number} * 4;
-    data_->send_block(part, {{0, 0}}, options_.system.checksum);
+    data_->send_block(part, {{0, 0}}, options_.system.integrity);
     if (number % 16 == 0) run();
   };
   for (std::uint32_t i = 0; i < kept; ++i) say_early(i);
@@ -943,6 +943,9 @@ TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) 
   EXPECT_FALSE(ends(builder_unit, wire::Reached{.readout_unit = 1}));
   EXPECT_TRUE(ends(builder_unit, wire::Reached{.readout_unit = 2})); // there are two
   EXPECT_TRUE(ends(builder_unit, wire::Failed{.text_size = 1000})); // and there is none
+  EXPECT_TRUE(ends(readout_unit, wire::NewFile{}));
+  EXPECT_FALSE(ends(builder_unit, wire::NewFile{}));
+  EXPECT_TRUE(ends(builder_unit, wire::NewFile{.text_size = 1000})); // and there is none
   EXPECT_TRUE(ends(readout_unit, Short<wire::MessageType::announce>{}));
   EXPECT_TRUE(ends(readout_unit, Short<wire::MessageType::held>{}));
   EXPECT_TRUE(ends(builder_unit, Short<wire::MessageType::received>{}));

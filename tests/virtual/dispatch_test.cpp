@@ -162,7 +162,7 @@ TEST_F(Dispatch, what_filter_units_have_to_decide_is_no_fault_of_storage) {
   announce(0, 64);
   const auto say_status = [&](std::string_view text) {
     wire::Status status;
-    status.counters.text_size = static_cast<std::uint32_t>(text.size());
+    status.counters.waits_for_size = static_cast<std::uint32_t>(text.size());
     builders_[0]->say(status, text);
     system_->run_for(5ms);
   };
@@ -173,10 +173,10 @@ TEST_F(Dispatch, what_filter_units_have_to_decide_is_no_fault_of_storage) {
   EXPECT_TRUE(system_->manager().waiting_for().contains(
       "builder unit 'bu0': filter unit 'fu1' to decide events from 3 on ("))
       << system_->manager().waiting_for();
-  say_status("a file\n"); // the filter units have decided all
+  say_status(""); // the filter units have decided all
   EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to store event 0"))
       << system_->manager().waiting_for();
-  say_status("another file\nfilter unit 'fu0' to decide events from 9 on");
+  say_status("filter unit 'fu0' to decide events from 9 on");
   EXPECT_TRUE(system_->manager().waiting_for().contains("filter unit 'fu0' to decide"))
       << system_->manager().waiting_for();
 }
@@ -184,7 +184,7 @@ TEST_F(Dispatch, what_filter_units_have_to_decide_is_no_fault_of_storage) {
 // Its storage takes them in order: all others wait for the oldest one, and keep their capacity.
 TEST_F(Dispatch, the_oldest_batch_is_assigned_again_however_often_it_is_handed_back) {
   capacity_ = 64U << 10;
-  options_.system.batch_bytes = 4U << 10;
+  options_.system.batch_size = 4U << 10;
   options_.system.in_order = true;
   batch_bytes_ = 1000;
   start();

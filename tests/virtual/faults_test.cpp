@@ -690,7 +690,7 @@ TEST(BrokenPaths, sources_of_a_dead_rail_move_to_the_others_and_back) {
         EXPECT_GT(system.summary().events_built, before + 900U) << tail_of_log(system);
         system.run_for(6s); // longer than dead_after
         const int noticed = (ways & 1) != 0 ? 2 : logged(system, "sim://bu0:2 is closed");
-        EXPECT_EQ(logged(system, "sim://bu0:2 is closed, going on over sim://bu0:1"), noticed)
+        EXPECT_EQ(logged(system, "sim://bu0:2 is closed, continuing over sim://bu0:1"), noticed)
             << ways << tail_of_log(system);
         EXPECT_EQ(logged(system, "sim://bu0:2 is back"), noticed) << tail_of_log(system);
         expect_all_kept(system);

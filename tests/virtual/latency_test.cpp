@@ -25,7 +25,7 @@ Cost cost_of(double trigger_hz, double source_hz, Duration latency, double secon
   options.system.rails = 1; // each rail wakes a builder unit on its own
   options.system.trigger_rate_hz = trigger_hz;
   options.system.batch_events = 1024;
-  options.system.batch_bytes = 2U << 20;
+  options.system.batch_size = 2U << 20;
   options.system.latency = latency;
   options.source_rate_hz = source_hz;
   options.size = source::UniformSize{200, 200};

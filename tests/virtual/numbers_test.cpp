@@ -150,7 +150,7 @@ TEST_P(Numbers, garbage_before_a_counter_is_reset_is_dropped) {
   EXPECT_EQ(stored(1), from_to(0, 500));
   EXPECT_EQ(dropped(1), 3U);
   options_.queue = {};
-  run({{sent}, {from_to(0, 500)}}); // the same without `first`: it begins afresh
+  run({{sent}, {from_to(0, 500)}}); // the same without `first`: it restarts its numbering
   EXPECT_EQ(stored(1), from_to(0, 500)) << log();
   EXPECT_EQ(stored(2), from_to(0, 500));
   EXPECT_EQ(dropped(1), 3U);
@@ -402,7 +402,7 @@ TEST_P(Numbers, a_source_that_trails_and_is_given_up_comes_back) {
   EXPECT_EQ(missing(back.front() - 1, 1), wire::MissingReason::deadline);
   EXPECT_EQ(system_->summary().sources[0].ledger.late, 5000 - back.size()) << log();
   EXPECT_THAT(log(),
-              HasSubstr("source source1 sends event 0, which is late: it is waited for until"));
+              HasSubstr("source source1 sends event 0, which is late: waiting for it until"));
   EXPECT_THAT(log(), HasSubstr(fmt::format("source source1 is back at event {}", back.front())));
 }
 
@@ -413,7 +413,7 @@ TEST_P(Numbers, a_source_that_trails_by_more_than_a_window_is_not_waited_for) {
   EXPECT_EQ(stored(1), List{}) << log();
   EXPECT_EQ(stored(2), from_to(0, 3000));
   EXPECT_EQ(system_->summary().sources[0].ledger.late, 500U);
-  EXPECT_THAT(log(), HasSubstr("source source1 sends event 0, which is too late to be waited for"));
+  EXPECT_THAT(log(), HasSubstr("source source1 sends event 0, which is too late"));
 }
 
 TEST_P(Numbers, what_is_too_large_is_missing_as_dropped) {
@@ -695,7 +695,7 @@ TEST(FarNumbers, a_source_without_events_beside_one_that_is_apart_makes_nobody_b
     system.start_all();
     system.run_for(2s);
     EXPECT_THAT(system.manager().waiting_for(), HasSubstr("event.window"));
-    EXPECT_THAT(tail_of_log(system), Not(HasSubstr("begins afresh")));
+    EXPECT_THAT(tail_of_log(system), Not(HasSubstr("restarts its numbering")));
     system.stop();
     ASSERT_TRUE(system.run_until_ended(60s))
         << tail_of_log(system) << system.manager().waiting_for();

@@ -200,7 +200,7 @@ void VirtualSystem::make_configuration() {
     source.settings.type = source_type;
     source.queue = {.source = info.id,
                     .fragment_max = options_.fragment_max,
-                    .checksum = system.checksum,
+                    .checksum = system.integrity,
                     .near = system.event_window};
     if (options_.queue) options_.queue(info, source.queue);
     configuration_.sources.push_back(std::move(source));

@@ -148,7 +148,7 @@ private:
     auto loop = best_loop("raw", false, 0, 0);
     if (!loop) return std::unexpected(loop.error());
     plan_.raw = *loop;
-    loop = best_loop("fair", configuration().system.checksum, options_.working_set,
+    loop = best_loop("fair", configuration().system.integrity, options_.working_set,
                      options_.working_set);
     if (!loop) return std::unexpected(loop.error());
     plan_.fair = *loop;
@@ -169,7 +169,7 @@ private:
             .receive_set = options_.working_set,
             .source_page = configuration().system.data_page,
             .batch_events = configuration().system.batch_events,
-            .checksum = configuration().system.checksum,
+            .checksum = configuration().system.integrity,
             .wait = configuration().network.wait,
             .warmup = options_.warmup,
             .duration = options_.duration};
@@ -181,7 +181,7 @@ private:
                                configuration().system.batch_events * sizeof(wire::FragmentEntry);
     return std::max<std::uint64_t>(
         options_.setup.fragment_size,
-        std::min<std::uint64_t>(configuration().system.batch_bytes / configuration().sources.size(),
+        std::min<std::uint64_t>(configuration().system.batch_size / configuration().sources.size(),
                                 configuration().system.data_page / 2 - head));
   }
 
@@ -231,7 +231,7 @@ private:
   }
 
   void add_ladder(std::vector<Contender>& list) const {
-    const bool checksum = configuration().system.checksum;
+    const bool checksum = configuration().system.integrity;
     list.push_back(bare_contender("crc", bare(checksum, plan_.raw, 0, 0)));
     list.push_back(bare_contender(
         "fair-4", bare(checksum, plan_.fair, 4 * plan_.fair.page, 4 * plan_.fair.page)));
@@ -241,7 +241,7 @@ private:
 
   [[nodiscard]] std::vector<Contender> contenders() const {
     std::vector<Contender> list;
-    const bool checksum = configuration().system.checksum;
+    const bool checksum = configuration().system.integrity;
     if (with_baselines()) {
       list.push_back(bare_contender("raw", bare(false, plan_.raw, 0, 0)));
       if (options_.ladder) add_ladder(list);
@@ -295,7 +295,7 @@ private:
     object["fragment_size_bytes"] = options_.setup.fragment_size;
     if (options_.setup.shape.fragment_sigma != 0)
       object["fragment_sigma_bytes"] = options_.setup.shape.fragment_sigma;
-    object["integrity"] = own.system.checksum ? "crc32c" : "none";
+    object["integrity"] = own.system.integrity ? "crc32c" : "none";
     object["wait"] = name(own.network.wait);
     object["wait_evm"] = name(options_.setup.manager_wait);
     object["congestion"] = options_.congestion;
@@ -307,7 +307,7 @@ private:
     object["readout_buffer_bytes"] = own.buffers.readout;
     object["builder_buffer_bytes"] = own.buffers.builder;
     object["batch_events"] = own.system.batch_events;
-    object["batch_bytes"] = own.system.batch_bytes;
+    object["batch_bytes"] = own.system.batch_size;
     object["transfer_window_bytes"] = own.system.transfer_window;
     object["duration_s"] = seconds(options_.duration);
     object["runs"] = options_.runs;

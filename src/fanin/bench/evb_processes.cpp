@@ -101,7 +101,7 @@ SenderOptions sender_options(const EvbSetup& setup, std::size_t readout, std::st
                         .first =
                             setup.configuration.sources[readout * setup.shape.sources].settings.id,
                         .size = setup.fragment_size,
-                        .checksum = setup.configuration.system.checksum};
+                        .checksum = setup.configuration.system.integrity};
   while (!said.empty()) {
     const auto end = said.find('\n');
     options.urls.emplace_back(said.substr(0, end));

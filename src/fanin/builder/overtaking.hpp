@@ -12,6 +12,7 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/base/state.hpp"
 
 namespace fanin::builder {
 
@@ -56,8 +57,17 @@ public:
 
 private:
   enum class State : std::uint8_t { level, overtaken, reported, passed_over };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::level: return true;
+    case State::overtaken: return from == State::level;
+    case State::reported: return from == State::overtaken || from == State::passed_over;
+    case State::passed_over: return from == State::reported || from == State::passed_over;
+    }
+    return false;
+  }
   struct Entry {
-    State state = State::level;
+    Checked<State> state = State::level;
     Duration since{}; // overtaken
     std::size_t ahead = 0;
   };

@@ -51,16 +51,16 @@ std::uint64_t System::digest() const {
     }
   }
   digest.add(static_cast<std::uint64_t>(protocol));
-  digest.add(checksum ? 1 : 0);
+  digest.add(integrity ? 1 : 0);
   digest.add(batch_events);
-  digest.add(batch_bytes);
+  digest.add(batch_size);
   digest.add(data_page);
   digest.add(static_cast<std::uint64_t>(shaping.policy));
   digest.add(shaping.carrier);
   digest.add(shaping.window);
   digest.add(shaping.tokens);
   digest.add(rails);
-  digest.add(static_cast<std::uint64_t>(announce_deadline.count()));
+  digest.add(static_cast<std::uint64_t>(batch_delay.count()));
   digest.add(static_cast<std::uint64_t>(latency.count()));
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));
   digest.add(trigger_rate_hz > 0 ? 1 : 0);

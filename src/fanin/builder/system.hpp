@@ -63,18 +63,18 @@ struct System {
   Protocol protocol = Protocol::push;
   AssignmentPolicy assignment = AssignmentPolicy::round_robin;
   std::vector<std::uint32_t> builder_weights; // of each builder unit, where that is `weighted`
-  bool checksum = true; // CRC32C per fragment, set at the source, checked by the BU
+  bool integrity = true; // CRC32C per fragment, set at the source, checked by the BU
 
   // A batch is a range of event numbers that never crosses a multiple of batch_events. At low rate
   // batches are shorter, so that no event waits for others longer than `latency` allows.
   std::uint32_t batch_events = 1024; // a power of two
-  std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
+  std::uint64_t batch_size = 2U << 20; // bytes of all sources together; cut earlier beyond this
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
   std::size_t rails = 1; // of each builder unit; data are spread over them (lane.hpp)
   shaping::Shaping shaping; // of data on their way to builder units
-  Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
+  Duration batch_delay = std::chrono::microseconds{200}; // longest wait for a fuller batch
   // From trigger to commit, to be spent on fuller batches; 0: as fast as it goes.
   Duration latency = std::chrono::milliseconds{50};
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing

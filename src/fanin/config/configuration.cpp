@@ -71,7 +71,7 @@ void read_run(TableReader reader, Configuration& configuration) {
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
   } else if (run.output.contains('\n')) {
-    reader.reject("output", "has a line break in it: names of files travel as lines");
+    reader.reject("output", "has a line break in it; name a folder without one");
   }
   if (run.output == "discard") run.output.clear();
   run.restart = reader.boolean("restart", run.restart);
@@ -130,17 +130,17 @@ void read_event(TableReader reader, builder::System& system) {
     }
   }
   system.event_window = reader.integer("window", system.event_window, 2, std::uint64_t{1} << 62);
-  system.checksum = reader.choice("integrity", {"crc32c", "none"}) == 0;
+  system.integrity = reader.choice("integrity", {"crc32c", "none"}) == 0;
   system.batch_events =
       static_cast<std::uint32_t>(reader.integer("batch_events", system.batch_events, 1, 4096));
   if (!std::has_single_bit(system.batch_events)) {
     reader.reject("batch_events",
                   fmt::format("{} is not a power of two, as 1024 is", system.batch_events));
   }
-  system.batch_bytes = reader.size("batch_size", system.batch_bytes);
-  if (system.batch_bytes < 4096) reader.reject("batch_size", "a batch takes at least 4KiB");
+  system.batch_size = reader.size("batch_size", system.batch_size);
+  if (system.batch_size < 4096) reader.reject("batch_size", "a batch takes at least 4KiB");
   system.assignment = read_choice(reader, "assignment", builder::assignment_policies);
-  system.announce_deadline = reader.duration("batch_delay", system.announce_deadline);
+  system.batch_delay = reader.duration("batch_delay", system.batch_delay);
   system.latency = reader.duration("latency", std::min(system.latency, system.event_deadline / 4));
   if (system.latency >= system.event_deadline) {
     reader.reject("latency",
@@ -208,8 +208,8 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
 void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions& options) {
   options.on_full = read_on_full(reader);
   if (!sink.type.empty()) return reader.finish();
-  options.file.size_max = reader.size("max_file", options.file.size_max);
-  if (reader.has("max_file") && options.file.size_max < (1U << 20)) {
+  options.file.max_file = reader.size("max_file", options.file.max_file);
+  if (reader.has("max_file") && options.file.max_file < (1U << 20)) {
     reader.reject("max_file", "a file takes at least 1MiB");
   }
   options.file.commit =
@@ -275,11 +275,11 @@ void fit_batches(TableReader event, TableReader network, Configuration& configur
   constexpr std::uint64_t block = 64U << 10;
   builder::System& system = configuration.system;
   if (!event.has("batch_size")) {
-    system.batch_bytes = std::max(system.batch_bytes, configuration.readouts() * block);
+    system.batch_size = std::max(system.batch_size, configuration.readouts() * block);
   }
   if (!network.has("transfer_window")) {
     const std::uint64_t batches = system.shaping.on() ? 4 : 2;
-    system.transfer_window = std::max(system.transfer_window, batches * system.batch_bytes);
+    system.transfer_window = std::max(system.transfer_window, batches * system.batch_size);
   }
 }
 
@@ -361,7 +361,7 @@ void finish_system(Configuration& configuration) {
   builder::System& system = configuration.system;
   for (Source& source : configuration.sources) {
     source.settings.seed = configuration.run.seed;
-    source.queue.checksum = system.checksum;
+    source.queue.checksum = system.integrity;
     source.queue.near = system.event_window;
     source.queue.deadline = system.event_deadline;
     system.sources.push_back({.id = source.settings.id,

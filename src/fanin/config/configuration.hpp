@@ -103,7 +103,7 @@ struct Process {
 
 /// In the first of two stages: where what is built goes.
 struct Forward {
-  std::vector<net::Url> slices; ///< where the source of each slice listens; empty: it is stored
+  std::vector<net::Url> urls; ///< where the source of each slice listens; empty: it is stored
   SourceId source = 0; ///< of the super-fragments, in each slice
   Duration give_up = std::chrono::seconds{30}; ///< how long a slice is waited for
 };
@@ -151,7 +151,7 @@ struct Configuration {
   [[nodiscard]] std::size_t filters() const {
     return static_cast<std::size_t>(std::ranges::count(nodes, Role::filter, &Node::role));
   }
-  [[nodiscard]] bool forwards() const { return !forward.slices.empty(); }
+  [[nodiscard]] bool forwards() const { return !forward.urls.empty(); }
   [[nodiscard]] bool has_filters() const { return !system.streams.empty(); }
   /// Where a builder unit waits for filter units, of the event builder whose event manager listens
   /// there.

@@ -233,7 +233,7 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:5: filter.0.typ: unknown key; did you mean type?"},
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\n"
            "urls = [\"tcp://a:1\", \"tcp://b:1\", \"tcp://a:1\"]\n",
-       "run.toml:8: slice.urls: tcp://a:1 is there twice; each slice has an address of its own"},
+       "run.toml:8: slice.urls: tcp://a:1 is listed twice; each slice has an address of its own"},
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = [\"tcp://:1\"]\n",
        "run.toml:8: slice.urls: tcp://:1 names no host: write the one where the slice listens"},
       {m + "[storage]\nsink = \"forward\"\n[slice]\nsource = 1\nurls = [\"tcp://0.0.0.0:1\"]\n",
@@ -263,7 +263,7 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:5: run.restart: \"yes\" is neither true nor false"},
       {m + "[run]\noutput = [1]\n", "run.toml:5: run.output: is a list; a text is wanted"},
       {m + "[run]\noutput = \"a\\nb\"\n",
-       "run.toml:5: run.output: has a line break in it: names of files travel as lines"},
+       "run.toml:5: run.output: has a line break in it; name a folder without one"},
       {m + "[network]\ngrace = \"5s\"\n",
        "run.toml:5: network.grace: must be shorter than network.dead_after: a node that was given "
        "up cannot resume"},

@@ -55,13 +55,13 @@ namespace {
 
 // Of the first stage.
 void read_forward(TableReader& reader, Forward& forward) {
-  forward.slices = reader.urls("urls");
+  forward.urls = reader.urls("urls");
   if (!reader.has("source"))
     reader.reject_missing("source", "is missing: that of the slices' super-fragments");
   forward.source =
       static_cast<SourceId>(reader.integer("source", 0, 0, std::numeric_limits<SourceId>::max()));
   forward.give_up = reader.duration("give_up", forward.give_up);
-  for (const net::Url& url : forward.slices) {
+  for (const net::Url& url : forward.urls) {
     if (url.scheme != "tcp" || url.port == 0 || !url.options.empty()) {
       reader.reject("urls", fmt::format("{}: write tcp://host:port, where the source of a slice "
                                         "listens",
@@ -71,13 +71,13 @@ void read_forward(TableReader& reader, Forward& forward) {
                                         url.text()));
     }
   }
-  const auto& slices = forward.slices;
+  const auto& slices = forward.urls;
   for (auto one = slices.begin(); one != slices.end(); ++one) {
     if (std::find(slices.begin(), one, *one) == one) continue;
-    reader.reject("urls", fmt::format("{} is there twice; each slice has an address of its own",
+    reader.reject("urls", fmt::format("{} is listed twice; each slice has an address of its own",
                                       one->text()));
   }
-  if (forward.slices.size() > slices_max) {
+  if (forward.urls.size() > slices_max) {
     reader.reject("urls", fmt::format("more than {} slices", slices_max));
   }
 }
@@ -167,7 +167,7 @@ void check_forward(const Configuration& configuration, Problems& problems) {
   const auto add = [&](const std::string& key, std::string_view reason) {
     report(configuration, problems, key, reason);
   };
-  const std::size_t slices = configuration.forward.slices.size();
+  const std::size_t slices = configuration.forward.urls.size();
   const std::size_t builders = configuration.builders();
   const bool by_number = configuration.system.assignment == builder::AssignmentPolicy::by_number;
   if (builders > 1 && !by_number) {

@@ -116,7 +116,7 @@ private:
   }
 
   void check_group(const Configuration& group) {
-    for (std::size_t i = 0; i < group.forward.slices.size(); ++i) {
+    for (std::size_t i = 0; i < group.forward.urls.size(); ++i) {
       if (Receiver* receiver = find_receiver(group, i)) check_pair(group, *receiver);
     }
   }
@@ -135,8 +135,8 @@ private:
 
 // Where the group sends what it deals to this slice.
 Receiver* Fit::find_receiver(const Configuration& group, std::size_t number) {
-  const net::Url& url = group.forward.slices[number];
-  const std::size_t slices = group.forward.slices.size();
+  const net::Url& url = group.forward.urls[number];
+  const std::size_t slices = group.forward.urls.size();
   const Configuration* there = nullptr; // a slice at that address with this number, or another
   const Configuration* right = nullptr; // the right one
   std::set<SourceId> ids;
@@ -208,7 +208,7 @@ void Fit::check_pair(const Configuration& group, Receiver& receiver) {
                     format_duration(slice.system.event_deadline),
                     format_duration(group.forward.give_up), group.file));
   }
-  if (slice.system.checksum && !group.system.checksum) {
+  if (slice.system.integrity && !group.system.integrity) {
     add(group, "event.integrity", slice, "event.integrity",
         fmt::format("is \"none\", but the files of {} have checksums: write \"none\" in both, or "
                     "\"crc32c\" in both",

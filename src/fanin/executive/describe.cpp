@@ -96,7 +96,7 @@ std::string output_text(const Configuration& configuration) {
                        run.output.empty() ? "" : ", the manifest to " + run.output);
   }
   if (configuration.forwards())
-    return "built events go to " + counted(configuration.forward.slices.size(), "slice");
+    return "built events go to " + counted(configuration.forward.urls.size(), "slice");
   return run.output.empty() ? "built events are discarded"
                             : fmt::format("run files go to {}", run.output);
 }
@@ -111,7 +111,7 @@ std::string head_text(const Configuration& configuration) {
       "protocol {}, {}, integrity {}, deadline {}, window {}\n", name(system.protocol),
       system.trigger_rate_hz > 0 ? fmt::format("trigger at {}", format_rate(system.trigger_rate_hz))
                                  : "no trigger",
-      system.checksum ? "crc32c" : "none", format_duration(system.event_deadline),
+      system.integrity ? "crc32c" : "none", format_duration(system.event_deadline),
       system.event_window);
   const config::Run& run = configuration.run;
   text += output_text(configuration);

@@ -68,7 +68,7 @@ bool EventPublisher::wanted() const {
 void EventPublisher::add_reader(message::PeerId id) {
   std::string& name = readers_[id];
   name = publisher_->peer_name(id);
-  log_reader(name, "is here");
+  log_reader(name, "has connected");
 }
 
 void EventPublisher::remove_reader(message::PeerId id) {

@@ -99,7 +99,7 @@ void FilterNode::begin_again() {
     ended_ = true;
     return;
   }
-  context_.log(LogLevel::warning, "the filter begins anew");
+  context_.log(LogLevel::warning, "the filter starts again");
   make_unit();
 }
 

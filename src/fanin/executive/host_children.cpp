@@ -232,7 +232,7 @@ Result<> serve_process(const json::Value& start) {
   const auto on_signal = [&](const StopSignal& signal) {
     if (!stop_requests.take(signal, loop.now())) return;
     child->stop();
-    fmt::print(stderr, "stops its process: a signal has come\n");
+    fmt::print(stderr, "received a signal: stopping the process\n");
   };
   const auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());

@@ -225,7 +225,7 @@ Result<HostList> testbed_hosts() {
   }
   if (!S_ISDIR(status.st_mode) || status.st_uid != getuid() || (status.st_mode & 022) != 0)
     return fail(ErrorKind::usage,
-                fmt::format("--testbed: {} belongs to somebody else, or others may write there: "
+                fmt::format("--testbed: {} belongs to another user, or others may write there: "
                             "set FANIN_TESTBED to another folder",
                             folder));
   const auto text = settings::read_text(folder + "/state.json");

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/process.hpp"
@@ -58,7 +59,7 @@ Launcher::Launcher(net::Loop& loop, Children& children, const config::Configurat
         for (auto& state : states_) {
           if (state->child == nullptr || !state->child->alive()) continue;
           options_.log(LogLevel::warning,
-                       fmt::format("{} does not end: killed", process(*state).name));
+                       fmt::format("{} does not end: killing it", process(*state).name));
           state->child->kill();
         }
       }),
@@ -126,6 +127,7 @@ Result<> Launcher::start() {
 }
 
 Result<> Launcher::start(ProcessState& state) {
+  FANIN_ASSERT(state.child == nullptr || !state.child->alive());
   std::vector<std::string> arguments = options_.command;
   arguments.emplace_back("--node");
   arguments.push_back(process(state).name);
@@ -243,7 +245,7 @@ void Launcher::on_silent(const std::string& node) {
     if (!it || state->child == nullptr || !state->child->alive()) continue;
     if (!builds_only(*state) && !filters_only(*state) && !reads_only_merged(*state)) continue;
     options_.log(LogLevel::warning,
-                 fmt::format("{} was given up: it is killed", process(*state).name));
+                 fmt::format("{} was given up: killing it", process(*state).name));
     state->killed = true;
     state->child->kill();
   }
@@ -289,10 +291,10 @@ void Launcher::watch_event_manager(ProcessState& state) {
   if (state.silent_s == silence_named_s) {
     options_.log(LogLevel::warning,
                  fmt::format("{} has reported nothing for {}: it is frozen, or its host is "
-                             "overloaded; the run waits for it, and it is killed after {}",
+                             "overloaded; the run waits for it, and the launcher kills it after {}",
                              name, format_duration(silent), format_duration(longest)));
   } else if (silent >= longest) {
-    options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: it is killed", name,
+    options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: killing it", name,
                                               format_duration(silent)));
     state.child->kill();
   }
@@ -307,7 +309,7 @@ void Launcher::watch_waiting(ProcessState& state) {
       fmt::format("{} has reported nothing for {}", process(state).name, format_duration(silent));
   if (reads_only_merged(state)) {
     if (silent < configuration_.system.dead_after || state.killed) return;
-    options_.log(LogLevel::warning, said + ": it is killed");
+    options_.log(LogLevel::warning, said + ": killing it");
     state.killed = true;
     state.child->kill();
   } else if (state.silent_s == silence_named_s) {
@@ -357,7 +359,7 @@ void Launcher::on_death(ProcessState& state, const ChildExit& exit) {
                  fmt::format("{}; start it again with: {}", how, command_line(state)));
     return;
   }
-  options_.log(LogLevel::error, fmt::format("{}; it is started again", how));
+  options_.log(LogLevel::error, fmt::format("{}; starting it again", how));
   const Duration lived = loop_.now() - state.started_at;
   if (lived >= (filters ? restart_forgotten_of_filters : restart_forgotten))
     state.restart_after = {};

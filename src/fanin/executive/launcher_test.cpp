@@ -204,7 +204,7 @@ TEST_F(LauncherTest, who_does_not_end_in_time_is_killed) {
   EXPECT_THAT(requests_of("bu1"), ElementsAre("stop"));
   pass(seconds{1});
   EXPECT_THAT(requests_of("bu1"), ElementsAre("stop", "kill"));
-  EXPECT_THAT(log_, ElementsAre("bu1 does not end: killed"));
+  EXPECT_THAT(log_, ElementsAre("bu1 does not end: killing it"));
 }
 
 TEST_F(LauncherTest, a_signal_goes_to_the_event_manager_and_a_second_one_hurries_all) {
@@ -324,7 +324,7 @@ TEST_F(LauncherTest, a_silent_readout_unit_of_a_slice_is_killed_and_starts_again
   begin();
   report("evm", "silent", "silent", "ru0");
   EXPECT_THAT(requests_of("ru0"), ElementsAre("kill"));
-  EXPECT_THAT(log_.back(), HasSubstr("ru0 was given up: it is killed"));
+  EXPECT_THAT(log_.back(), HasSubstr("ru0 was given up: killing it"));
   kill("ru0");
   pass(milliseconds{200});
   EXPECT_EQ(starts_of("ru0"), 2U);
@@ -349,7 +349,7 @@ TEST_F(LauncherTest, a_frozen_readout_unit_of_a_slice_that_waits_for_senders_is_
   EXPECT_THAT(requests_of("ru0"), IsEmpty());
   pass_while_the_event_manager_reports(1);
   EXPECT_THAT(requests_of("ru0"), ElementsAre("kill"));
-  EXPECT_THAT(log_.back(), HasSubstr("ru0 has reported nothing for 8 s: it is killed"));
+  EXPECT_THAT(log_.back(), HasSubstr("ru0 has reported nothing for 8 s: killing it"));
   kill("ru0");
   pass(milliseconds{200});
   EXPECT_EQ(starts_of("ru0"), 2U);

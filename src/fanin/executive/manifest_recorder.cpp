@@ -28,7 +28,7 @@ ManifestRecorder::make(const std::string& folder, const builder::System& system,
       storage::ManifestWriter::create(folder, {.run = system.run,
                                                .run_id = run_id,
                                                .protocol = std::string(name(system.protocol)),
-                                               .integrity = system.checksum,
+                                               .integrity = system.integrity,
                                                .started_unix_ns = started});
   if (!writer) return std::unexpected(writer.error());
   return std::unique_ptr<ManifestRecorder>(new ManifestRecorder(

@@ -273,7 +273,7 @@ std::uint32_t filter_pages(const Configuration& configuration,
 // For the batches that filter units have at the same time (FilterServer).
 std::uint32_t set_aside_pages(const Configuration& configuration, const config::Node& builder) {
   const std::uint64_t batch =
-      std::max(configuration.system.batch_bytes, largest_event(configuration));
+      std::max(configuration.system.batch_size, largest_event(configuration));
   const std::uint64_t batches = batches_at_filters(configuration, builder);
   return static_cast<std::uint32_t>(
       batches * builder::receive_pages(batch, configuration.system.data_page, 0));
@@ -286,7 +286,7 @@ void plan_filter(const Configuration& configuration, const net::TransportRegistr
   const std::uint32_t page = configuration.system.data_page;
   const auto builders = configuration.builders_of(index);
   const std::uint64_t batch =
-      std::max(configuration.system.batch_bytes, largest_event(configuration));
+      std::max(configuration.system.batch_size, largest_event(configuration));
   std::uint64_t pages = 4;
   for (const std::size_t builder : builders) {
     const net::Url& url = *configuration.nodes[configuration.builder_node(builder)].filter_url;
@@ -327,7 +327,7 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
   const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.system.lanes());
   const Duration hold = configuration.buffers.hold + filter_latency(configuration);
   const auto at_rate = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold));
-  const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_bytes, at_rate});
+  const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_size, at_rate});
   plan.needed = builder::receive_pages(least, page, configuration.system.lanes()) * page;
   if (capacity >= least) return {};
   const std::uint64_t enough = handy_size(plan.needed);

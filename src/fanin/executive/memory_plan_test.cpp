@@ -185,7 +185,7 @@ TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
   ASSERT_TRUE(plans) << plans.error().text;
   const std::uint64_t capacity =
       builder::build_capacity((*plans)[3].receive.pages, c.system.data_page, c.readouts());
-  EXPECT_GE(capacity, 2 * c.system.batch_bytes);
+  EXPECT_GE(capacity, 2 * c.system.batch_size);
   EXPECT_GE(capacity, 4 * (64U << 10));
 }
 

@@ -38,9 +38,9 @@ public:
       : current_(configuration.builders()) {
     options_.source = configuration.forward.source;
     options_.block = system.batch_events;
-    options_.integrity = system.checksum;
+    options_.integrity = system.integrity;
     options_.give_up = configuration.forward.give_up;
-    options_.slices = configuration.forward.slices;
+    options_.slices = configuration.forward.urls;
     options_.builders = configuration.builders();
     for (const auto& source : system.sources) {
       options_.sources.push_back({source.id, source.name, {}, source.required});
@@ -129,7 +129,7 @@ public:
     options.file.merged = std::move(sources.merged);
     options.file.slice = sources.slice;
     options.file.streams = system().streams;
-    options.file.integrity = system().checksum;
+    options.file.integrity = system().integrity;
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())
                                        .count();
@@ -161,7 +161,7 @@ public:
                           .folder = folder(),
                           .sources = event_sources(system()),
                           .streams = system().streams,
-                          .integrity = system().checksum,
+                          .integrity = system().integrity,
                           .loop = owner.loop,
                           .log = owner.log});
     if (!sink) return std::unexpected(sink.error());

@@ -16,7 +16,7 @@ namespace fanin::executive {
 namespace {
 
 // A check costs a system call, and while there is work there are none: now and then, after
-// sleeping, and as long as the next signal may be of the same act.
+// sleeping, and while the next signal may be of the same burst.
 constexpr std::uint32_t polls_per_check = 64;
 
 int death_signal() { return SIGRTMIN; } // with the session as its value
@@ -49,7 +49,7 @@ void tell_of_death(pid_t process, std::uint64_t session) {
 bool StopRequests::counts(const StopSignal& signal, Time now) const {
   if (signal.by_launcher) return true;
   if (from_ != SignalsFrom::anyone) return false;
-  return taken_ == 0 || (!signal.hangup && now >= first_at_ + one_act);
+  return taken_ == 0 || (!signal.hangup && now >= first_at_ + burst_window);
 }
 
 bool StopRequests::take(const StopSignal& signal, Time now) {
@@ -61,8 +61,8 @@ bool StopRequests::take(const StopSignal& signal, Time now) {
 }
 
 std::string ignored_text(const StopSignal& signal) {
-  return fmt::format("a signal{} is ignored: only process {}, which has started this one, stops it",
-                     signal.sender > 0 ? fmt::format(" of process {}", signal.sender) : "",
+  return fmt::format("ignoring a signal{}; launcher {} stops this process",
+                     signal.sender > 0 ? fmt::format(" from process {}", signal.sender) : "",
                      getppid());
 }
 
@@ -88,7 +88,7 @@ bool Signals::poll() {
   for (signalfd_siginfo info{}; read(descriptor_.get(), &info, sizeof info) == ssize_t{sizeof info};
        any = true)
     take(info);
-  if (any) look_until_ = loop_.now() + StopRequests::one_act;
+  if (any) look_until_ = loop_.now() + StopRequests::burst_window;
   return any;
 }
 

@@ -44,13 +44,14 @@ class StopRequests {
 public:
   explicit StopRequests(SignalsFrom from) : from_(from) {}
 
-  // True if this signal asks for more than all before it. One act may send several: `timeout` and a
-  // terminal that is closed send two, a service manager SIGTERM and SIGHUP.
+  // True if this signal asks for more than all before it. Those within burst_window of the first
+  // one count as one: `timeout` and a terminal that is closed send two, a service manager SIGTERM
+  // and SIGHUP.
   [[nodiscard]] FANIN_INTERNAL_API bool take(const StopSignal& signal, Time now);
 
   [[nodiscard]] bool at_once() const { return taken_ > 1; } // more than the first was asked for
 
-  static constexpr Duration one_act = std::chrono::milliseconds{100};
+  static constexpr Duration burst_window = std::chrono::milliseconds{100};
 
 private:
   [[nodiscard]] bool counts(const StopSignal& signal, Time now) const;

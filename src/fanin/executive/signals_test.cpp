@@ -15,7 +15,7 @@ constexpr StopSignal launcher{.by_launcher = true};
 constexpr StopSignal other{.sender = 7};
 constexpr StopSignal hangup{.hangup = true};
 constexpr Time start{std::chrono::hours{1}};
-constexpr Time later = start + StopRequests::one_act;
+constexpr Time later = start + StopRequests::burst_window;
 
 TEST(StopRequests, a_user_has_to_send_the_second_one_later) {
   StopRequests requests(SignalsFrom::anyone);

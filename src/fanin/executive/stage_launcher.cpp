@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/clock.hpp"
 #include "fanin/executive/signals.hpp"
 
@@ -45,7 +46,7 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
         for (std::size_t i = 0; i < states_.size(); ++i) {
           if (!states_[i].alive()) continue;
           options_.log(LogLevel::warning,
-                       fmt::format("{} does not end: killed", options_.configurations[i].name));
+                       fmt::format("{} does not end: killing it", options_.configurations[i].name));
           states_[i].child->kill();
         }
       }) {}
@@ -63,6 +64,7 @@ Result<> StageLauncher::start() {
 }
 
 Result<> StageLauncher::start(std::size_t index) {
+  FANIN_ASSERT(states_[index].child == nullptr);
   const StagedConfiguration& what = options_.configurations[index];
   auto child = children_.start(
       index, what.command, what.input,

@@ -11,6 +11,7 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/executive/child.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -55,6 +56,9 @@ private:
     groups_stop, // they were asked to
     slices_stop // likewise; no group runs
   };
+  friend constexpr bool may_follow(Phase from, Phase to) {
+    return to > from && (to != Phase::running || from == Phase::waiting);
+  }
   struct State {
     std::unique_ptr<Child> child; // null: not started
     bool ready = false;
@@ -84,7 +88,7 @@ private:
   std::vector<State> states_;
   net::Timer senders_patience_; // with slices that have not begun when groups end
   net::Timer patience_; // until the rest is killed
-  Phase phase_ = Phase::waiting;
+  Checked<Phase> phase_ = Phase::waiting;
   int signals_seen_ = 0;
 };
 

@@ -172,7 +172,7 @@ TEST_F(StageLauncherTest, a_second_signal_stops_all_at_once_and_who_stays_is_kil
   pass(seconds{11});
   EXPECT_THAT(requests_[0], ElementsAre("stop", "stop"));
   EXPECT_THAT(requests_[1], ElementsAre("stop", "stop", "kill"));
-  EXPECT_THAT(log_, Contains("slice0 does not end: killed"));
+  EXPECT_THAT(log_, Contains("slice0 does not end: killing it"));
 }
 
 TEST_F(StageLauncherTest, a_slice_that_dies_ends_the_others_in_order) {

@@ -25,7 +25,8 @@ std::string undelivered_text(const json::Value& result) {
     text += fmt::format("{} of group '{}'", counted(events, "event"), printable(name));
   }
   if (text.empty()) return text;
-  return text + " did not reach their slice: it was away for too long, or had built them already\n";
+  return text + " did not reach their slice: it was not connected for too long, or had built them "
+                "already\n";
 }
 
 } // namespace

@@ -19,7 +19,7 @@ constexpr std::size_t slice1 = 2;
 config::Configuration configuration_of(const std::string& file, bool forwards) {
   config::Configuration one;
   one.file = file;
-  if (forwards) one.forward.slices = {{.scheme = "tcp", .host = "", .port = 1, .options = {}}};
+  if (forwards) one.forward.urls = {{.scheme = "tcp", .host = "", .port = 1, .options = {}}};
   return one;
 }
 
@@ -171,7 +171,7 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
   EXPECT_THAT(stages_text(all), HasSubstr("in good order, at least 7 events undelivered\n"));
   EXPECT_THAT(stages_text(all),
               EndsWith("           7 events of group 'group' did not reach their slice: it was "
-                       "away for too long, or had built them already\n"));
+                       "not connected for too long, or had built them already\n"));
 }
 
 TEST_F(StagesViewTest, what_was_dropped_in_any_configuration_is_said) {

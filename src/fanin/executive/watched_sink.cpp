@@ -103,7 +103,7 @@ bool WatchedSink::poll() {
   return worked;
 }
 
-// Named once each, in order; a name travels as a line of a message.
+// Named once each, in order.
 void WatchedSink::take_files() {
   call_inner([this] {
     if (inner_->file_count() <= files_.size()) return;

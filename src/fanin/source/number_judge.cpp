@@ -4,7 +4,7 @@
 
 namespace fanin::source {
 
-EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window) {
+EventNumber horizon_of(std::span<EventNumber> ends, std::uint64_t window) {
   if (ends.empty()) return 0;
   std::ranges::sort(ends);
   std::size_t i = ends.size() - 1;

@@ -16,7 +16,7 @@ namespace fanin::source {
 /// Up to where numbers exist, given the ends of all sources that have begun: the furthest of `ends`
 /// that is not more than `window` ahead of all others. A further one counts when another source
 /// comes there. Sorts `ends`.
-[[nodiscard]] EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window);
+[[nodiscard]] EventNumber horizon_of(std::span<EventNumber> ends, std::uint64_t window);
 
 /// Where the other sources of the run are.
 struct OtherSources {

@@ -131,6 +131,7 @@ std::uint64_t FileSink::bytes_written() const { return bytes_written_; }
 
 void FileSink::release(std::uint32_t slot) {
   slots_[slot].batch.clear(); // pages go home on the thread that counts them
+  FANIN_ASSERT(free_.size() < slots_.size());
   free_.push_back(slot);
 }
 
@@ -273,8 +274,8 @@ bool FileSink::wait_for_retry(const Error& error) {
   }
   if (!std::exchange(failing_, true)) {
     const char* remedy = error.kind == ErrorKind::exhausted
-                             ? "; nothing is lost, the sources are held back: free space there"
-                             : "; nothing is lost, it is tried again in another file";
+                             ? "; nothing is lost; the sources are held back: free space there"
+                             : "; nothing is lost; trying again in another file";
     report({.error = {error.kind, error.text + remedy}});
   }
   std::unique_lock lock(mutex_);
@@ -284,7 +285,7 @@ bool FileSink::wait_for_retry(const Error& error) {
 
 std::uint64_t FileSink::part_max() const {
   const bool first = next_part_ == (writer_ ? 2U : 1U);
-  return first ? std::min(first_part_max, options_.file.size_max) : options_.file.size_max;
+  return first ? std::min(first_part_max, options_.file.max_file) : options_.file.max_file;
 }
 
 Result<> FileSink::open_part() {

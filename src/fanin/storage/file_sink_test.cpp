@@ -206,7 +206,7 @@ TEST_F(FileSinkTest, commits_to_the_disk_as_well) {
 
 TEST_F(FileSinkTest, begins_a_new_part_at_the_size_given) {
   auto chosen = options();
-  chosen.file.size_max = 100'000;
+  chosen.file.max_file = 100'000;
   const auto sink = start(chosen);
   for (std::uint64_t n = 0; n < 100; ++n) submit(*sink, n);
   finish(*sink);
@@ -222,7 +222,7 @@ TEST_F(FileSinkTest, begins_a_new_part_at_the_size_given) {
 
 TEST_F(FileSinkTest, a_batch_above_the_size_given_has_a_part_of_its_own) {
   auto chosen = options();
-  chosen.file.size_max = 10;
+  chosen.file.max_file = 10;
   const auto sink = start(chosen);
   for (std::uint64_t n = 0; n < 3; ++n) submit(*sink, n);
   finish(*sink);
@@ -302,7 +302,7 @@ TEST_F(FileSinkTest, a_file_that_is_removed_when_nothing_more_comes_is_found_at_
 
 TEST_F(FileSinkTest, a_part_that_is_removed_after_its_end_is_found_at_the_end) {
   auto chosen = options();
-  chosen.file.size_max = 20'000; // one batch
+  chosen.file.max_file = 20'000; // one batch
   const auto sink = start(chosen);
   for (std::uint64_t n = 0; n < 3; ++n) submit(*sink, n);
   drive(*sink, [&] { return committed.size() == 3; });
@@ -326,7 +326,7 @@ TEST_F(FileSinkTest, waits_while_the_directory_is_away_and_goes_on_when_it_is_ba
   const auto away = directory.path() + "/away";
   std::filesystem::create_directory(place);
   auto chosen = options_in(place);
-  chosen.file.size_max = 20'000;
+  chosen.file.max_file = 20'000;
   const auto sink = start(chosen);
   submit(*sink, 0);
   drive(*sink, [&] { return committed.size() == 1; });
@@ -541,7 +541,7 @@ TEST_F(FileSinkTest, has_every_acknowledged_event_after_kill_9) {
     SCOPED_TRACE(fmt::format("seed {}, round {}", seed, round));
     const TemporaryDirectory place;
     auto chosen = options_in(place.path());
-    chosen.file.size_max = 200'000 + random.below(2'000'000);
+    chosen.file.max_file = 200'000 + random.below(2'000'000);
     chosen.file.bytes_chunk = 4096U << random.below(6);
     chosen.file.rows_chunk = 64U << random.below(4);
     if (random.chance(1, 10)) chosen.file.commit = CommitMode::synced;

@@ -78,7 +78,7 @@ std::string parse_header(const json::Value& line, Manifest& manifest) {
 }
 
 std::string parse_source(const json::Value& value, ManifestSource& source) {
-  if (!value.is_object()) return "a source is no object";
+  if (!value.is_object()) return "a source is not an object";
   Members members(value);
   source.id = members.number<SourceId>("id");
   source.name = members.text("name");
@@ -90,7 +90,8 @@ std::string parse_source(const json::Value& value, ManifestSource& source) {
   if (!members.problem().empty()) return members.problem();
   const json::Value& reasons = value.at("dropped_by_reason");
   const json::Value& missing = value.at("missing");
-  if (!reasons.is_object() || !missing.is_object()) return "a source's reasons are no objects";
+  if (!reasons.is_object() || !missing.is_object())
+    return "the reasons of a source are not objects";
   for (const auto& [reason, count] : reasons.object()) {
     if (!count.is_natural()) return fmt::format("\"{}\" is no number", reason);
     source.dropped_by_reason[reason] = count.natural();
@@ -104,7 +105,7 @@ std::string parse_source(const json::Value& value, ManifestSource& source) {
 }
 
 std::string parse_gaps(const json::Value& value, ManifestSummary& summary) {
-  if (!value.is_object() || !value.at("ranges").is_list()) return "\"gaps\" is not as it should be";
+  if (!value.is_object() || !value.at("ranges").is_list()) return "\"gaps\" has no list of ranges";
   Members members(value);
   summary.gaps = members.number<std::uint64_t>("count");
   for (const json::Value& pair : value.at("ranges").list()) {
@@ -113,14 +114,14 @@ std::string parse_gaps(const json::Value& value, ManifestSummary& summary) {
     const EventRange gap =
         good ? EventRange{pair.list()[0].natural(), pair.list()[1].natural()} : EventRange{};
     const EventNumber before = summary.gap_ranges.empty() ? 0 : summary.gap_ranges.back().end;
-    if (gap.empty() || gap.first < before) return "\"ranges\" of gaps are not as they should be";
+    if (gap.empty() || gap.first < before) return "\"ranges\" of gaps are empty, or not in order";
     summary.gap_ranges.push_back(gap);
   }
   return members.problem();
 }
 
 std::string parse_summary(const json::Value& line, Manifest& manifest) {
-  if (!line.is_object()) return "\"summary\" is no object";
+  if (!line.is_object()) return "\"summary\" is not an object";
   Members members(line);
   ManifestSummary summary;
   summary.built = members.number<std::uint64_t>("built");

@@ -397,7 +397,7 @@ TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {
   EXPECT_THAT(error_of(first + R"({"first":2,"end":2,"attempt":1,"node":"a","incarnation":1})"
                                "\n"),
               HasSubstr("\"end\" is not after"));
-  EXPECT_THAT(error_of(first + "{\"summary\":7}\n"), HasSubstr("no object"));
+  EXPECT_THAT(error_of(first + "{\"summary\":7}\n"), HasSubstr("is not an object"));
   EXPECT_THAT(error_of(R"({"manifest":1,"run":1})"
                        "\n"),
               HasSubstr(":1: a manifest of format 1, and this fanin reads \"version 1\": use the "

@@ -69,7 +69,7 @@ public:
   /// The last row of `event`; none if it is not in this file. It reads all event rows.
   [[nodiscard]] Result<std::optional<EventRow>> find_event(EventNumber event);
   /// The most rows of one event in a table: the number of sources, or a constant if that is more.
-  /// A damaged event row that claims more is an error, and makes nobody take the memory.
+  /// A damaged event row that claims more is an error, and no memory is allocated for it.
   [[nodiscard]] std::uint64_t rows_of_event_max() const;
   /// The rows of an event, checked against its event row. Errors: malformed.
   [[nodiscard]] Result<std::vector<FragmentRow>> fragments_of(const EventRow& row);

@@ -187,7 +187,7 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
   const auto fragment_type = detail::fragment_row_type();
   const auto missing_type = detail::missing_row_type();
   const auto gap_type = detail::gap_row_type();
-  const bool small = part == 1 || options.size_max <= first_part_max;
+  const bool small = part == 1 || options.max_file <= first_part_max;
   const Chunks& usual = small ? chunks_of_small_parts : chunks_of_large_parts;
   const auto bytes_chunk = options.bytes_chunk != 0 ? options.bytes_chunk : usual.bytes;
   const auto rows_chunk = options.rows_chunk != 0 ? options.rows_chunk : usual.rows;

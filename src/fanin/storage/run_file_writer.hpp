@@ -39,7 +39,7 @@ struct RunFileOptions {
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
   std::int64_t started_unix_ns = 0; ///< start of the run, UTC
   CommitMode commit = CommitMode::written;
-  std::uint64_t size_max = 8ULL << 30; ///< bytes; then the owner begins a new part
+  std::uint64_t max_file = 8ULL << 30; ///< bytes; then the owner begins a new part
 
   /// For measurements and tests. The defaults were the best in measurements.
   std::uint64_t bytes_chunk = 0; ///< bytes, a multiple of 4096; 0: by part, as rows_chunk

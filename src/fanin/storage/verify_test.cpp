@@ -906,9 +906,9 @@ TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
   EXPECT_EQ(fragment(5, [](FragmentRow&) {}), "");
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.event; }), HasSubstr("is in its rows"));
   EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 10; }),
-              HasSubstr("there twice, or out of order"));
+              HasSubstr("occurs twice, or out of order"));
   EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 9; }),
-              HasSubstr("there twice, or out of order"));
+              HasSubstr("occurs twice, or out of order"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 31; }),
               HasSubstr("is marked as complete, and has 2 of 3"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 99; }), HasSubstr("has 2 of 3"));

@@ -55,10 +55,12 @@ enum class MessageType : std::uint16_t {
   hand_back, ///< builder unit -> event manager: an attempt that it cannot complete
   uncut, ///< readout unit -> event manager (pull): a batch that nobody asks for holds it up
   held, ///< readout unit -> event manager: it holds a number that nothing has confirmed
-  begin, ///< readout unit -> event manager: a counter was reset before the run has an event of it:
-         ///< may it begin again? And the answer
+  reset_request, ///< readout unit -> event manager: a counter was reset before the run has an event
+                 ///< of it: may its numbers begin again?
   lost, ///< event manager -> builder unit: what a dead readout unit had announced of its batches
   grant, ///< builder unit -> readout unit (shaping): how much it may send
+  reset_reply, ///< the answer to reset_request
+  new_file, ///< builder unit -> event manager: the name of a run file, as text
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -187,12 +189,16 @@ struct Held {
 };
 static_assert(sizeof(Held) == 16);
 
-struct Begin {
-  static constexpr MessageType type = MessageType::begin;
-  EventNumber horizon = 0; ///< the answer's
-  std::uint64_t yes = 0; ///< the answer's; 1: what it has announced is forgotten
+struct ResetRequest {
+  static constexpr MessageType type = MessageType::reset_request;
+  std::uint64_t reserved = 0;
 };
-static_assert(sizeof(Begin) == 16);
+struct ResetReply {
+  static constexpr MessageType type = MessageType::reset_reply;
+  EventNumber horizon = 0;
+  std::uint64_t granted = 0; ///< 1: what the readout unit has announced is taken back
+};
+static_assert(sizeof(ResetRequest) == 8 && sizeof(ResetReply) == 16);
 
 struct Pause {
   static constexpr MessageType type = MessageType::pause;
@@ -201,7 +207,7 @@ struct Pause {
 struct Paused {
   static constexpr MessageType type = MessageType::paused;
   EventNumber next_event = 0; ///< the furthest of its sources
-  EventNumber agreed = 0; ///< the furthest number that is not more than `span` ahead of the others
+  EventNumber horizon = 0; ///< the furthest number that is not more than `span` ahead of the others
   std::uint64_t span = 0; ///< how far apart right sources can be: as much as one can hold
 };
 static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
@@ -400,8 +406,7 @@ struct SourceCounters { // since the incarnation began
 static_assert(sizeof(SourceCounters) == 8 + 8 * drop_reasons);
 
 /// The body of status (periodic) and finished (last). It is followed by SourceCounters[sources],
-/// then text: of a builder unit the names of its new files, each with '\n'; of a readout unit what
-/// it waits for.
+/// then as text what the node waits for.
 struct NodeCounters {
   std::uint64_t bytes = 0; ///< sent by a readout unit, received by a builder unit
   std::uint64_t stored_bytes = 0; ///< builder unit
@@ -412,7 +417,7 @@ struct NodeCounters {
   std::uint32_t pages_in_use = 0;
   std::uint32_t pages = 0;
   std::uint32_t sources = 0;
-  std::uint32_t text_size = 0; ///< files of a builder unit; what a readout unit waits for
+  std::uint32_t waits_for_size = 0; ///< of the text
   std::uint32_t held_back = 0; ///< 1: all sources of a readout unit have more than it may read
   /// Time in which a readout unit could announce no more since the source that has come least far
   /// was held back. It wraps.
@@ -433,12 +438,18 @@ struct Finished {
   NodeCounters counters;
 };
 
+struct NewFile { // followed by text: its name
+  static constexpr MessageType type = MessageType::new_file;
+  std::uint32_t text_size = 0;
+  std::uint32_t reserved = 0;
+};
+
 struct Failed { // followed by text: why
   static constexpr MessageType type = MessageType::failed;
   std::uint32_t text_size = 0;
   std::uint32_t ends_run = 0; ///< 1: by setting
 };
-static_assert(sizeof(Failed) == 8);
+static_assert(sizeof(NewFile) == 8 && sizeof(Failed) == 8);
 
 /// Reads the parts of a message. Every read is checked against the end of the message. After the
 /// first failure all further reads fail, and ok() is false.

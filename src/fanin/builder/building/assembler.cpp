@@ -81,6 +81,7 @@ Assembly& Assembler::open(EventRange range, Attempt attempt) {
 }
 
 void Assembler::release(Assembly& assembly) {
+  FANIN_ASSERT(find(assembly.range.first) == &assembly);
   assemblies_.erase(assembly.range.first);
   if (assembly.state == AssemblyState::early) --early_;
   assembly.batch.pieces.clear();
@@ -184,6 +185,7 @@ Assembler::Added Assembler::add(const Block& block) {
     progress.next = header.events().end;
   }
   if (progress.next != assembly.range.end) return added;
+  FANIN_ASSERT(assembly.open_sources > 0);
   --assembly.open_sources;
   const bool complete = assembly.open_sources == 0 && assembly.state == AssemblyState::assigned;
   if (complete) added.complete = found;
@@ -209,11 +211,11 @@ void Assembler::add_partial(Assembly& assembly, Assembly::Progress& progress,
                             const wire::DataBlockView& view) {
   const wire::FragmentEntry& entry = view.table.front();
   progress.entry = entry;
-  if (system_.checksum) progress.crc32c = wire::crc32c(view.payload, progress.crc32c);
+  if (system_.integrity) progress.crc32c = wire::crc32c(view.payload, progress.crc32c);
   progress.payload_offset += view.header.payload_size;
   if (progress.payload_offset < entry.size()) return;
   std::uint32_t flags = entry.flags();
-  if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
+  if (system_.integrity && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
   if (flags != 0) flagged(assembly, view.header.first_event, view.header.source, flags);
   progress = {.next = view.header.first_event + 1};
 }
@@ -229,7 +231,7 @@ void Assembler::flagged(Assembly& assembly, EventNumber event, SourceId source,
 // The hot path: once per fragment.
 void Assembler::check_fragments(Assembly& assembly, const wire::DataBlockView& view) {
   const std::byte* payload = view.payload.data();
-  const bool checksum = system_.checksum;
+  const bool checksum = system_.integrity;
   EventNumber event = view.header.first_event;
   for (const wire::FragmentEntry& entry : view.table) {
     const std::uint32_t size = entry.size();
@@ -373,7 +375,7 @@ std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
 }
 
 void Assembler::decide(Assembly& assembly) {
-  FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
+  FANIN_ASSERT(assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
   merged_.read(assembly.batch.pieces);
   if (!assembly.missing.empty() || !assembly.gaps.empty() || !merged_.incomplete().empty()) {

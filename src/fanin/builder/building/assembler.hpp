@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/building/merged_contents.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/builder/recently_decided.hpp"
@@ -29,6 +30,15 @@ enum class AssemblyState : std::uint8_t {
   decided   // nothing is added any more: storage has it, or will
 };
 
+[[nodiscard]] constexpr bool may_follow(AssemblyState from, AssemblyState to) {
+  switch (to) {
+  case AssemblyState::early: return true; // it is used for another batch
+  case AssemblyState::assigned: return from == AssemblyState::early;
+  case AssemblyState::decided: return from == AssemblyState::assigned;
+  }
+  return false;
+}
+
 // A batch under construction, or waiting for its commit.
 struct Assembly {
   struct Progress { // of one source
@@ -38,7 +48,7 @@ struct Assembly {
     wire::FragmentEntry entry; // of that fragment, as its first block says
   };
   EventRange range;
-  AssemblyState state = AssemblyState::early;
+  Checked<AssemblyState> state = AssemblyState::early;
   Attempt attempt = 0;
   std::uint64_t epoch = 0;
   std::uint64_t seal = 0;          // of the assignment

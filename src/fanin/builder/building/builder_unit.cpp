@@ -223,7 +223,7 @@ void BuilderUnit::block(const Lane& lane, const net::Event& event) {
     return links_.hang_up(
         lane, fmt::format("block of source {:#x}, which is not its own", header.source));
   }
-  if (system_.checksum && header.checksum == 0) {
+  if (system_.integrity && header.checksum == 0) {
     return links_.hang_up(lane,
                           fmt::format("block of source {:#x} without a checksum", header.source));
   }
@@ -430,9 +430,7 @@ bool BuilderUnit::send_counters() {
 
 void BuilderUnit::report() {
   links_.report(*control_); // before what follows from it
-  (void)counters();
-  for (Assembly* const assembly :
-       reporter_.report(*control_, status_, storage_.sink(), counters_)) {
+  for (Assembly* const assembly : reporter_.report(*control_, status_, storage_.sink())) {
     assembler_.release(*assembly);
   }
 }
@@ -458,9 +456,6 @@ bool BuilderUnit::send_failed(std::string_view why) {
 
 void BuilderUnit::finish_if_written() {
   if (state_ != State::finishing || !storage_.sink().finished() || !reporter_.done()) return;
-  while (status_.files_reported() < storage_.sink().files().size()) {
-    if (!send_counters<wire::Status>() && !control_->roomy()) return;
-  }
   if (!send_counters<wire::Finished>()) return;
   control_->flush();
   end({});

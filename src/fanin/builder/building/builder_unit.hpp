@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/building/assembler.hpp"
 #include "fanin/builder/building/build_capacity.hpp"
 #include "fanin/builder/building/commit_reporter.hpp"
@@ -79,6 +80,15 @@ private:
     finishing, // all is built; storage writes what it holds
     ended
   };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::building:
+    case State::ended: return from == State::waiting;
+    case State::finishing: return from == State::building;
+    case State::waiting: return from != State::ended;
+    }
+    return false;
+  }
 
   // ReadoutLinks::Receiver
   void block(const Lane& lane, const net::Event& event) override;
@@ -133,7 +143,7 @@ private:
   net::Timer status_tick_;
   net::Timer block_tick_; // runs while there are assemblies
 
-  State state_ = State::waiting;
+  Checked<State> state_ = State::waiting;
   Incarnation incarnation_ = 0;
   RunNumber run_ = 0;
   ReadoutMembers members_;

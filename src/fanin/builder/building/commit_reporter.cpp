@@ -12,8 +12,7 @@ void CommitReporter::clear() {
 }
 
 const std::vector<Assembly*>& CommitReporter::report(ControlClient& control, StatusReporter& status,
-                                                     storage::EventSink& sink,
-                                                     wire::NodeCounters& counters) {
+                                                     const storage::EventSink& sink) {
   reported_.clear();
   for (; !handed_back_.empty() && control.roomy(); handed_back_.pop_front()) {
     control.send(handed_back_.front());
@@ -21,7 +20,7 @@ const std::vector<Assembly*>& CommitReporter::report(ControlClient& control, Sta
   for (; !received_.empty() && control.roomy(); received_.pop_front()) {
     control.send(received_.front());
   }
-  while (!committed_.empty() && status.report_files(control, sink, counters) &&
+  while (!committed_.empty() && status.report_files(control, sink) &&
          report_built(control, *committed_.front())) {
     reported_.push_back(committed_.front());
     committed_.pop_front();

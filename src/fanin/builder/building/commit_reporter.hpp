@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/builder/building/assembler.hpp"
 #include "fanin/builder/building/status_reporter.hpp"
 #include "fanin/builder/control/control_client.hpp"
@@ -17,6 +18,7 @@ namespace fanin::builder {
 class CommitReporter {
 public:
   void received(const Assembly& assembly) {
+    FANIN_ASSERT(assembly.state == AssemblyState::decided);
     received_.push_back({assembly.range.first, assembly.attempt});
   }
   // Storage keeps it longer than others, in memory of its own.
@@ -25,6 +27,7 @@ public:
   }
   // `blamed`: the readout unit whose blocks do not come.
   void handed_back(const Assembly& assembly, std::optional<NodeId> blamed) {
+    FANIN_ASSERT(assembly.state == AssemblyState::assigned); // what storage has, it commits
     handed_back_.push_back(
         {assembly.range.first, assembly.attempt, blamed.value_or(0), blamed ? 1U : 0U});
   }
@@ -33,10 +36,9 @@ public:
   void clear();
 
   // Sends what there is room for. `status` sends the names of new files of the sink before what is
-  // in them, with the counters. Gives the assemblies that were reported; valid until the next call.
+  // in them. Gives the assemblies that were reported; valid until the next call.
   [[nodiscard]] const std::vector<Assembly*>& report(ControlClient& control, StatusReporter& status,
-                                                     storage::EventSink& sink,
-                                                     wire::NodeCounters& counters);
+                                                     const storage::EventSink& sink);
   // All is said.
   [[nodiscard]] bool done() const {
     return received_.empty() && handed_back_.empty() && committed_.empty();

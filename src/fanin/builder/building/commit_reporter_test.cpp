@@ -14,15 +14,15 @@ namespace {
 
 class Commits : public ::testing::Test {
 protected:
-  static Assembly batch(EventNumber first) {
+  static Assembly batch(EventNumber first, AssemblyState state = AssemblyState::decided) {
     Assembly made;
     made.range = {first, first + 64};
     made.attempt = 2;
+    made.state = Checked{state};
     return made;
   }
-  std::vector<Assembly*> report() {
-    return commits_.report(evm_.client(), status_, sink_, counters_);
-  }
+  static Assembly open_batch(EventNumber first) { return batch(first, AssemblyState::assigned); }
+  std::vector<Assembly*> report() { return commits_.report(evm_.client(), status_, sink_); }
   // The kind and the first event of each message.
   std::string said() {
     std::string text;
@@ -36,7 +36,7 @@ protected:
       case wire::MessageType::received: return add("received", wire::Received{});
       case wire::MessageType::hand_back: return add("back", wire::HandBack{});
       case wire::MessageType::built: return add("built", wire::Built{});
-      case wire::MessageType::status: text += "status "; return;
+      case wire::MessageType::new_file: text += "file "; return;
       default: return;
       }
     });
@@ -48,7 +48,6 @@ protected:
   testing::Disk disk_;
   testing::ScriptedSink sink_{disk_};
   StatusReporter status_;
-  wire::NodeCounters counters_;
   CommitReporter commits_;
 };
 
@@ -82,9 +81,9 @@ TEST_F(Commits, of_a_batch_all_is_said_that_the_event_manager_counts) {
 }
 
 TEST_F(Commits, a_batch_that_is_handed_back_blames_a_readout_unit_or_none) {
-  commits_.handed_back(batch(0), NodeId{0});
-  commits_.handed_back(batch(64), NodeId{5});
-  commits_.handed_back(batch(128), {});
+  commits_.handed_back(open_batch(0), NodeId{0});
+  commits_.handed_back(open_batch(64), NodeId{5});
+  commits_.handed_back(open_batch(128), {});
   EXPECT_EQ(report(), Batches{});
   const auto back = evm_.all<wire::HandBack>();
   ASSERT_EQ(back.size(), 3U);
@@ -103,7 +102,7 @@ TEST_F(Commits, a_new_file_is_named_before_what_is_in_it) {
   EXPECT_EQ(report(), Batches{&one});
   commits_.committed(two);
   EXPECT_EQ(report(), Batches{&two});
-  EXPECT_EQ(said(), "status built0 built64 ");
+  EXPECT_EQ(said(), "file built0 built64 ");
 }
 
 TEST_F(Commits, what_has_no_room_is_said_later_in_order) {
@@ -112,7 +111,7 @@ TEST_F(Commits, what_has_no_room_is_said_later_in_order) {
   evm_.fill();
   disk_.files = {"a"};
   for (const Assembly* each : {&one, &two}) commits_.received(*each);
-  commits_.handed_back(batch(128), {});
+  commits_.handed_back(open_batch(128), {});
   commits_.committed(one);
   commits_.committed(two);
   EXPECT_EQ(report(), Batches{});
@@ -121,7 +120,7 @@ TEST_F(Commits, what_has_no_room_is_said_later_in_order) {
   evm_.acknowledge();
   EXPECT_EQ(report(), (Batches{&one, &two}));
   EXPECT_TRUE(commits_.done());
-  EXPECT_EQ(said(), "back128 received0 received64 status built0 built64 ");
+  EXPECT_EQ(said(), "back128 received0 received64 file built0 built64 ");
 }
 
 TEST_F(Commits, all_is_done_when_nothing_of_any_kind_is_left_to_say) {
@@ -131,14 +130,14 @@ TEST_F(Commits, all_is_done_when_nothing_of_any_kind_is_left_to_say) {
   EXPECT_FALSE(commits_.done());
   (void)report();
   EXPECT_TRUE(commits_.done());
-  commits_.handed_back(one, {});
+  commits_.handed_back(open_batch(64), {});
   EXPECT_FALSE(commits_.done());
 }
 
 TEST_F(Commits, nothing_is_said_of_an_incarnation_that_is_over) {
   Assembly one = batch(0);
   commits_.received(one);
-  commits_.handed_back(one, {});
+  commits_.handed_back(open_batch(64), {});
   commits_.committed(one);
   commits_.clear();
   EXPECT_TRUE(commits_.done());
@@ -159,8 +158,7 @@ TEST_F(Commits, many_exceptions_are_said_in_several_messages_as_there_is_room) {
     commits_.committed(two);
     std::vector<Assembly*> reported;
     for (int i = 0; i < 100 && !commits_.done(); ++i) {
-      for (Assembly* each : commits_.report(evm.client(), status_, sink_, counters_))
-        reported.push_back(each);
+      for (Assembly* each : commits_.report(evm.client(), status_, sink_)) reported.push_back(each);
       evm.acknowledge();
     }
     EXPECT_EQ(reported, (Batches{&one, &two}));

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/builder/building/assembler.hpp"
 
 namespace fanin::builder {
@@ -14,7 +15,11 @@ public:
   // its place.
   void assigned(EventNumber first) { batches_.try_emplace(first, nullptr); }
   // It stays until next() gives it.
-  void decided(Assembly& assembly) { batches_[assembly.range.first] = &assembly; }
+  void decided(Assembly& assembly) {
+    const auto found = batches_.find(assembly.range.first);
+    FANIN_ASSERT(found != batches_.end() && found->second == nullptr); // assigned, not decided
+    found->second = &assembly;
+  }
   // The next one in order; null: it is not decided.
   [[nodiscard]] Assembly* next() {
     if (batches_.empty() || batches_.begin()->second == nullptr) return nullptr;

@@ -138,6 +138,7 @@ void ReadoutLinks::disconnect_lane(Readout& readout, std::size_t index) {
   }
   if (readout.complete()) readout.lane_lost = static_cast<std::uint32_t>(index);
   lane = {.rail = lane.rail};
+  FANIN_ASSERT(readout.open > 0);
   --readout.open;
   changed_ = true;
 }

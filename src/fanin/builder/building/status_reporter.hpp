@@ -1,8 +1,7 @@
-// What a builder unit has to tell the event manager of itself: its counters, the names of new files
-// of its sink, and what the sink waits for.
+// What a builder unit has to tell the event manager of itself: its counters, what its sink waits
+// for, and the names of new files of the sink.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,43 +16,37 @@ class StatusReporter {
 public:
   // A new sink.
   void clear() { files_reported_ = 0; }
-  // False: there is no room for all of it now.
+  // After the names of new files. False: there is no room for all of it now.
   template <class Message>
-  [[nodiscard]] bool send(ControlClient& control, storage::EventSink& sink,
+  [[nodiscard]] bool send(ControlClient& control, const storage::EventSink& sink,
                           wire::NodeCounters& counters);
   // Sends nothing if all files of the sink were named. False: there is no room for all names now.
-  [[nodiscard]] bool report_files(ControlClient& control, storage::EventSink& sink,
-                                  wire::NodeCounters& counters) {
-    if (sink.file_count() != files_reported_) (void)send<wire::Status>(control, sink, counters);
-    return sink.file_count() == files_reported_;
-  }
-  // So many of the sink's files were named.
-  [[nodiscard]] std::size_t files_reported() const { return files_reported_; }
+  [[nodiscard]] bool report_files(ControlClient& control, const storage::EventSink& sink);
 
 private:
   std::size_t files_reported_ = 0;
 };
 
-template <class Message>
-bool StatusReporter::send(ControlClient& control, storage::EventSink& sink,
-                          wire::NodeCounters& counters) {
+inline bool StatusReporter::report_files(ControlClient& control, const storage::EventSink& sink) {
+  if (sink.file_count() == files_reported_) return true;
   const auto files = sink.files();
-  std::string names;
-  std::size_t named = files_reported_;
-  for (; named < files.size(); ++named) {
-    if (names.size() + files[named].size() + 1 > control.room_max()) break;
-    names += files[named] + "\n";
+  for (; files_reported_ < files.size(); ++files_reported_) {
+    const std::string_view name = files[files_reported_];
+    if (!control.roomy(name.size())) return false;
+    control.send(wire::NewFile{static_cast<std::uint32_t>(name.size())}, name);
   }
-  if (!control.roomy(names.size())) return false;
-  if (named == files.size()) { // what follows the last line break is no name
-    std::string text = sink.waits_for().substr(0, control.text_max(names.size()));
-    std::ranges::replace(text, '\n', ' ');
-    if (control.roomy(names.size() + text.size())) names += text;
-  }
-  counters.text_size = static_cast<std::uint32_t>(names.size());
-  control.send(Message{counters}, std::string_view{names});
-  files_reported_ = named;
-  return files_reported_ == files.size();
+  return true;
+}
+
+template <class Message>
+bool StatusReporter::send(ControlClient& control, const storage::EventSink& sink,
+                          wire::NodeCounters& counters) {
+  if (!report_files(control, sink)) return false;
+  const std::string text = sink.waits_for().substr(0, control.text_max(0));
+  if (!control.roomy(text.size())) return false;
+  counters.waits_for_size = static_cast<std::uint32_t>(text.size());
+  control.send(Message{counters}, std::string_view{text});
+  return true;
 }
 
 } // namespace fanin::builder

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/builder/building/assembler.hpp"
 #include "fanin/net/loop.hpp"
@@ -31,6 +32,7 @@ public:
 
   // The assembly is decided; it has to stay until it is committed.
   void add(Assembly& assembly) {
+    FANIN_ASSERT(assembly.state == AssemblyState::decided);
     waiting_.push_back(&assembly);
     submit();
   }
@@ -44,7 +46,10 @@ public:
   void forget_finished();
 
   // Of this incarnation; there is one between begin() and end().
-  [[nodiscard]] storage::EventSink& sink() { return *sink_; }
+  [[nodiscard]] storage::EventSink& sink() {
+    FANIN_ASSERT(sink_ != nullptr);
+    return *sink_;
+  }
   // Storage has failed for good.
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   // Of all incarnations whose sinks are still there.

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "fanin/base/assert.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -90,6 +92,7 @@ void ControlChannel::append_deferred() {
 
 // What is in the page gets its number.
 void ControlChannel::seal() {
+  FANIN_ASSERT(!page_.empty() && page_number_ != nullptr);
   const wire::Numbered number{acknowledged_ + unacknowledged_.size() + 1, received_};
   std::memcpy(page_number_, &number, sizeof number);
   received_reported_ = received_;
@@ -128,11 +131,13 @@ void ControlChannel::acknowledge() {
 
 bool ControlChannel::on_acknowledged(std::uint64_t pages) {
   if (pages > acknowledged_ + unacknowledged_.size()) return false;
+  FANIN_ASSERT(next_ <= unacknowledged_.size());
   for (; acknowledged_ < pages; ++acknowledged_) {
     unacknowledged_bytes_ -= unacknowledged_.front().size;
     unacknowledged_.pop_front();
     if (next_ > 0) --next_;
   }
+  FANIN_ASSERT(!unacknowledged_.empty() || unacknowledged_bytes_ == 0);
   return true;
 }
 

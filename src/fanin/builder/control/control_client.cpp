@@ -35,14 +35,8 @@ ControlClient::~ControlClient() { link_.close(true); }
 
 void ControlClient::start() { connect(); }
 
-void ControlClient::enter(State state) {
-  FANIN_ASSERT(state_ != State::stopped || state == State::stopped);
-  FANIN_ASSERT(state != State::welcomed || connected());
-  state_ = state;
-}
-
 void ControlClient::stop() {
-  enter(State::stopped);
+  state_ = State::stopped;
   retry_.cancel();
   grace_.cancel();
   silence_tick_.cancel();
@@ -120,7 +114,7 @@ void ControlClient::change_rail() {
   rail_ = other_.rail;
   forget_other();
   was_connected_ = true;
-  enter(State::waits_for_welcome);
+  state_ = State::waits_for_welcome;
   rail_silence_.begin(environment_.loop->now());
   if (options_.grace <= Duration{0} && incarnation_ != 0) end_conversation();
   if (state_ != State::stopped) send_hello();
@@ -155,7 +149,7 @@ void ControlClient::lost(std::string_view why) {
   channel_.detach();
   link_ = {};
   stop_watching();
-  enter(State::connecting);
+  state_ = State::connecting;
   const std::string from = rail().text();
   rail_ = rail_after(rail_);
   const Time now = environment_.loop->now();
@@ -204,7 +198,7 @@ void ControlClient::welcomed() {
   grace_.cancel();
   refused_since_ = lost_at_ = never;
   retry_after_ = retry_first;
-  enter(State::welcomed);
+  state_ = State::welcomed;
   if (silence_tick_.active()) return;
   const Time now = environment_.loop->now();
   silence_.begin(now);
@@ -283,7 +277,7 @@ void ControlClient::refused(const std::string& reason, wire::RefusalKind kind) {
   lost_at_ = never; // it is there
   link_.close();
   channel_.detach();
-  enter(State::connecting);
+  state_ = State::connecting;
   stop_watching();
   retry_.start(*environment_.loop, now + retry_longest);
 }
@@ -295,7 +289,7 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   switch (event.kind) {
   case net::EventKind::connected:
     was_connected_ = true;
-    enter(State::waits_for_welcome);
+    state_ = State::waits_for_welcome;
     impossible_rails_ = 0;
     send_hello();
     break;

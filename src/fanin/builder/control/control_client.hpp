@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/base/log.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/control/control_channel.hpp"
 #include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/control/silence_watch.hpp"
@@ -76,8 +77,11 @@ private:
     welcomed, // over this connection
     stopped // for good
   };
+  friend constexpr bool may_follow(State from, State to) {
+    const bool connected = from == State::waits_for_welcome || from == State::welcomed;
+    return to == State::stopped || (from != State::stopped && (to != State::welcomed || connected));
+  }
 
-  void enter(State state);
   void connect();
   [[nodiscard]] const net::Url& rail() const { return options_.event_manager[rail_]; }
   [[nodiscard]] bool has_rails() const { return options_.event_manager.size() > 1; }
@@ -128,7 +132,7 @@ private:
   net::Timer grace_; // runs while the conversation is without a connection
   net::Timer silence_tick_; // from the first welcome on
   Duration retry_after_;
-  State state_ = State::connecting;
+  Checked<State> state_ = State::connecting;
   bool was_connected_ = false; // an event manager was there
   bool too_late_ = false; // for the run
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none

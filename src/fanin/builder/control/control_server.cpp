@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/printable.hpp"
 
 namespace fanin::builder {
@@ -226,6 +227,7 @@ void ControlServer::log_refused(LogLevel level, std::string_view text) {
 }
 
 void ControlServer::welcome(NodeKey key, const wire::Welcome& welcome) {
+  FANIN_ASSERT(peers_[index(key)] != nullptr);
   Peer& peer = *peers_[index(key)];
   peer.welcome = welcome;
   peer.channel.greet(peer.link, welcome);
@@ -261,13 +263,13 @@ bool ControlServer::try_resume(Peer& fresh, const wire::Hello& hello) {
   return true;
 }
 
-// Whoever begins anew has nothing left of before, and another process than one that has lost its
-// connection is there instead of it.
+// A process that starts a new conversation has nothing left of the old one; another process has
+// taken the place of one that has lost its connection.
 void ControlServer::drop_earlier_process(NodeKey key, const wire::Hello& hello, const Peer& fresh) {
   const auto& old = peers_[index(key)];
   if (!old || (old->session != hello.session && old->link)) return;
-  environment_.log(LogLevel::debug, fmt::format("{} begins anew", fresh.link.peer()));
-  drop(key, "it begins anew", true);
+  environment_.log(LogLevel::debug, fmt::format("{} has started again", fresh.link.peer()));
+  drop(key, "it has started again", true);
 }
 
 // --- what nodes are told -------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/control/control_channel.hpp"
 #include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/control/node_outbox.hpp"
@@ -99,8 +100,17 @@ private:
     dying, // connected, and its process has died
     lost // no connection; it may come back
   };
+  friend constexpr bool may_follow(PeerState from, PeerState to) {
+    switch (to) {
+    case PeerState::unidentified: return false;
+    case PeerState::connected: return from == PeerState::unidentified || from == PeerState::lost;
+    case PeerState::dying: return from == PeerState::connected;
+    case PeerState::lost: return from == PeerState::connected || from == PeerState::dying;
+    }
+    return false;
+  }
   struct Peer {
-    PeerState state = PeerState::unidentified;
+    Checked<PeerState> state = PeerState::unidentified;
     NodeKey key;
     net::Link link;
     ControlChannel channel;

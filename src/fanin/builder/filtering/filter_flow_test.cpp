@@ -289,7 +289,7 @@ TEST_F(FilterFlow, without_a_filter_unit_events_wait_and_the_log_says_so) {
   submit({0, 10});
   run(5s);
   EXPECT_TRUE(committed_.empty());
-  EXPECT_TRUE(said("no filter unit is here"));
+  EXPECT_TRUE(said("no filter unit is connected"));
   add_unit(accept_all);
   run(100ms);
   EXPECT_EQ(committed_.size(), 1U);

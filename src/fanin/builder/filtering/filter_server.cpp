@@ -88,6 +88,7 @@ void FilterServer::add(std::unique_ptr<FilterJob> job) {
 }
 
 void FilterServer::drop(const FilterJob& job) {
+  FANIN_ASSERT(jobs_ > 0 && (!job.set_aside || set_aside_ > 0));
   --jobs_;
   if (job.set_aside) --set_aside_;
 }
@@ -230,6 +231,7 @@ net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
   header.blocks = static_cast<std::uint32_t>(job.batch.pieces.size());
   header.report_each = job.decisions.report_each() ? 1 : 0;
   auto room = headers_.reserve(sizeof header);
+  FANIN_ASSERT(room.page); // has_room_for_next()
   std::memcpy(room.page.data() + room.offset, &header, sizeof header);
   const memory::View view = room.page.freeze(room.offset, sizeof header);
   headers_.give_back(std::move(room.page), room.offset + static_cast<std::uint32_t>(sizeof header));
@@ -239,6 +241,7 @@ net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
 memory::View FilterServer::copy_of(std::span<const memory::View> extents) {
   const std::uint32_t size = size_of(extents);
   auto room = copies_->reserve(size);
+  FANIN_ASSERT(room.page); // likewise
   std::byte* to = room.page.data() + room.offset;
   for (const memory::View& extent : extents) {
     std::memcpy(to, extent.data(), extent.size);
@@ -297,7 +300,7 @@ void FilterServer::on_hello(net::Link link, std::span<const std::byte> message) 
   unit.ahead = hello->ahead;
   unit.silence = std::chrono::milliseconds{hello->silence_ms};
   link.mark_identified();
-  environment_.log(LogLevel::debug, fmt::format("filter unit '{}' is here", unit.name));
+  environment_.log(LogLevel::debug, fmt::format("filter unit '{}' has connected", unit.name));
   no_units_since_ = {};
   no_units_logged_ = false;
   work_pending_ = true;
@@ -442,8 +445,7 @@ void FilterServer::watch() {
     if (!no_units_since_) no_units_since_ = now;
     if (!no_units_logged_ && now - *no_units_since_ >= no_units_max) {
       no_units_logged_ = true;
-      environment_.log(LogLevel::warning,
-                       "no filter unit is here: built events wait for one to decide them");
+      environment_.log(LogLevel::warning, "no filter unit is connected: built events wait for one");
     }
   }
   if (jobs_ > 0) watch_tick_.start(*environment_.loop, now + watch_period);

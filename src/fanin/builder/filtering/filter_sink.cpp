@@ -33,6 +33,7 @@ SubmitOutcome FilterSink::submit(storage::BuiltBatch& batch) {
 }
 
 void FilterSink::decided(std::unique_ptr<FilterJob> job) {
+  FANIN_ASSERT(undecided_ > 0);
   --undecided_;
   storing_[job->batch.ticket] =
       select(job->batch, run_, server_.system().streams, job->decisions.wanted(), job->results,

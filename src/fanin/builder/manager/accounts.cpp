@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::builder {
@@ -80,10 +81,12 @@ void Accounts::read(NodeId node, std::uint64_t fragments) {
 }
 
 void Accounts::absent(NodeId node, std::size_t local, std::uint64_t fragments) {
-  readouts_[node].ledgers.back()[local].read -= fragments;
+  SourceLedger& ledger = readouts_[node].ledgers.back()[local];
+  FANIN_ASSERT(fragments <= ledger.read);
+  ledger.read -= fragments;
 }
 
-void Accounts::begin_afresh(NodeId node) {
+void Accounts::take_back(NodeId node) {
   for (SourceLedger& ledger : readouts_[node].ledgers.back()) ledger.read = 0;
 }
 
@@ -96,20 +99,12 @@ bool Accounts::count_dropped(NodeId node, std::span<const wire::SourceCounters> 
   return true;
 }
 
-std::vector<std::string> Accounts::add_files(NodeId builder, std::string_view names) {
-  std::vector<std::string> added;
+bool Accounts::add_file(NodeId builder, const std::string& name) {
   auto& known = builders_[builder].files;
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = names.find('\n', at);
-    if (end == std::string_view::npos) break;
-    std::string file{names.substr(at, end - at)};
-    at = end + 1;
-    if (std::ranges::find(known, file) != known.end()) continue;
-    known.push_back(file);
-    summary_.files.push_back(file);
-    added.push_back(std::move(file));
-  }
-  return added;
+  if (std::ranges::find(known, name) != known.end()) return false;
+  known.push_back(name);
+  summary_.files.push_back(name);
+  return true;
 }
 
 void Accounts::fail(std::string why) {
@@ -194,7 +189,7 @@ const RunSummary& Accounts::summarise(const RunState& run) {
   summary_.fragments = {};
   summary_.sources.clear();
   summary_.balanced = true;
-  summary_.open_events = run.known_end - std::min(run.known_end, run.first_event);
+  summary_.open_events = run.announced_end - std::min(run.announced_end, run.first_event);
   summary_.open_events -= std::min(summary_.open_events, summary_.events_built + summary_.gaps);
   for (std::size_t source = 0; source < system_.sources.size(); ++source) {
     summary_.sources.push_back(result_of(source, run));

@@ -32,7 +32,7 @@ public:
   // So many of the numbers in read() have no fragment of this source.
   void absent(NodeId node, std::size_t local, std::uint64_t fragments);
   // What its incarnation has announced until now is taken back.
-  void begin_afresh(NodeId node);
+  void take_back(NodeId node);
 
   // A batch was built, with these readout units. `events`: without gaps.
   void built(const Batch& batch, const wire::Built& built, std::span<const Incarnation> members,
@@ -50,8 +50,8 @@ public:
   void count_builder(NodeId builder, const wire::NodeCounters& counters) {
     builders_[builder].counters = counters;
   }
-  // `names`: of a builder unit's files, each with '\n'. Gives those that are new.
-  [[nodiscard]] std::vector<std::string> add_files(NodeId builder, std::string_view names);
+  // A file of a builder unit. False: it is known.
+  [[nodiscard]] bool add_file(NodeId builder, const std::string& name);
 
   // The run began, at the time at which sources were told to read.
   void begin(Time now) { started_at_ = last_commit_ = now; }
@@ -65,7 +65,7 @@ public:
 
   struct RunState {
     EventNumber first_event = 0;
-    EventNumber known_end = 0; // events below exist, if they are no gaps
+    EventNumber announced_end = 0; // events below exist, if they are no gaps
     bool ended = false;
     const NodeList& readouts;
     const NodeList& builders;

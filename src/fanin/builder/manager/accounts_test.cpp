@@ -38,7 +38,7 @@ protected:
   }
   const RunSummary& end() { return summarise(true); }
   const RunSummary& summarise(bool ended, EventNumber first = 0) {
-    return accounts_.summarise({first, known_end_, ended, readouts_, builders_});
+    return accounts_.summarise({first, announced_end_, ended, readouts_, builders_});
   }
   System system_ = two_readouts();
   SourceIndex sources_{system_};
@@ -46,7 +46,7 @@ protected:
   NodeList readouts_{2};
   NodeList builders_{1};
   std::vector<Incarnation> members_{0, 0};
-  EventNumber known_end_ = 0;
+  EventNumber announced_end_ = 0;
   Accounts accounts_{system_, sources_};
 };
 
@@ -158,7 +158,7 @@ TEST_F(Ledger, an_earlier_incarnation_loses_what_it_read_though_the_last_one_fin
 
 TEST_F(Ledger, what_an_incarnation_takes_back_was_never_read) {
   accounts_.read(0, 5);
-  accounts_.begin_afresh(0);
+  accounts_.take_back(0);
   EXPECT_EQ(end().sources[0].ledger.read, 0U);
 }
 
@@ -195,7 +195,7 @@ TEST_F(Ledger, an_event_with_several_bad_fragments_is_one_bad_event) {
 }
 
 TEST_F(Ledger, events_are_open_from_the_first_of_the_run_until_they_are_built_or_a_gap) {
-  known_end_ = 30;
+  announced_end_ = 30;
   EXPECT_EQ(summarise(false, 10).open_events, 20U);
   EXPECT_EQ(summarise(false, 40).open_events, 0U);
   build({10, 20});
@@ -343,11 +343,12 @@ TEST_F(Ledger, gaps_that_touch_are_one_and_no_events) {
 }
 
 TEST_F(Ledger, each_file_of_a_builder_unit_is_named_once) {
-  EXPECT_EQ(accounts_.add_files(0, "a\nb\n").size(), 2U);
-  EXPECT_EQ(accounts_.add_files(0, "b\nc\nhalf"), std::vector<std::string>{"c"});
-  EXPECT_EQ(end().files, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(accounts_.add_file(0, "a"));
+  EXPECT_FALSE(accounts_.add_file(0, "a"));
+  EXPECT_TRUE(accounts_.add_file(0, "b"));
+  EXPECT_EQ(end().files, (std::vector<std::string>{"a", "b"}));
   accounts_.builder_up(0); // a new incarnation has other files, whatever they are called
-  EXPECT_EQ(accounts_.add_files(0, "a\n").size(), 1U);
+  EXPECT_TRUE(accounts_.add_file(0, "a"));
 }
 
 TEST_F(Ledger, first_reason_of_a_failure_is_kept) {

@@ -13,7 +13,7 @@ Announcements::Announcements(const System& system, const SourceIndex& sources,
       sources_(sources),
       ranges_max_(ranges_max),
       readouts_(system.readout_units.size()),
-      cuts_(system.batch_events, system.batch_bytes, system.sources.size()) {
+      cuts_(system.batch_events, system.batch_size, system.sources.size()) {
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const auto [first, last] = system.sources_of(static_cast<NodeId>(node));
     first_source_.push_back(first);
@@ -191,7 +191,7 @@ bool Announcements::holds_all_back(NodeId node) const {
   return any;
 }
 
-bool Announcements::begin_afresh(NodeId node) {
+bool Announcements::take_back(NodeId node) {
   Readout& readout = readouts_[node];
   if (begun_ || !readout.begun()) return false;
   forget_open(readout);
@@ -201,13 +201,13 @@ bool Announcements::begin_afresh(NodeId node) {
     readout.first = readout.end = readout.counted_end = 0;
     readout.silent = false;
   });
-  find_known_end();
+  find_announced_end();
   return true;
 }
 
 // After an announcement was taken back.
-void Announcements::find_known_end() {
-  known_end_ = 0;
+void Announcements::find_announced_end() {
+  announced_end_ = 0;
   for (const Readout& readout : readouts_) {
     if (readout.begun() && !readout.empty()) know_until(readout.end);
   }
@@ -218,12 +218,12 @@ void Announcements::find_known_end() {
 
 // True only if no later announcement can lie below the first event. One beyond what is known begins
 // again, since numbers fell.
-bool Announcements::may_begin(EventNumber known_end) const {
+bool Announcements::may_begin(EventNumber horizon) const {
   if (begun_ || here_ == 0 || joined_ > 0) return false;
   const auto first = first_announced();
   return std::ranges::all_of(readouts_, [&](const Readout& readout) {
     if (readout.state != State::announcing || readout.decides_begin()) return true;
-    return first && readout.first >= *first && readout.first <= known_end;
+    return first && readout.first >= *first && readout.first <= horizon;
   });
 }
 
@@ -237,7 +237,7 @@ std::optional<EventNumber> Announcements::first_announced() const {
 
 void Announcements::begin_at_first() {
   begun_ = true;
-  first_event_ = first_announced().value_or(known_end_);
+  first_event_ = first_announced().value_or(announced_end_);
   know_until(first_event_);
   move_to(first_event_);
 }
@@ -291,7 +291,8 @@ bool Announcements::has_room(EventNumber decided) {
 
 EventNumber Announcements::assignable_end() const {
   if (!begun_ || here_ == 0 || behind_ > 0) return assigned_end();
-  EventNumber end = std::max(known_end_, assigned_end()); // who has ended is absent from there on
+  EventNumber end =
+      std::max(announced_end_, assigned_end()); // who has ended is absent from there on
   for (const Readout& readout : readouts_) {
     if (readout.state == State::announcing) end = std::min(end, readout.end);
   }
@@ -307,7 +308,7 @@ bool Announcements::all_at(EventNumber event) const {
 
 // With a fixed number of events no more than the beginning is announced before the last event is
 // known. So its first event counts already: else who has none would be waited for without end.
-EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
+EventNumber Announcements::horizon(const Overtaking& overtaking) const {
   const bool waits_for_limit = system_.events_max != 0 && !begun_;
   std::vector<EventNumber> ends;
   EventNumber ended = assigned_end();
@@ -320,7 +321,7 @@ EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
       ends.push_back(waits_for_limit ? readout.first + 1 : readout.end);
     }
   }
-  const EventNumber agreed = source::agreed_end(ends, system_.event_window);
+  const EventNumber agreed = source::horizon_of(ends, system_.event_window);
   const bool near = ended <= agreed || ended - agreed <= system_.event_window;
   return near || ends.empty() ? std::max(agreed, ended) : agreed;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/manager/absent_ranges.hpp"
 #include "fanin/builder/manager/cut_points.hpp"
 #include "fanin/builder/overtaking.hpp"
@@ -29,8 +30,17 @@ public:
     announcing, // its next announcement begins at `end`
     ended       // nothing will follow
   };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::away: return from != State::away;
+    case State::joined: return true; // new, or it begins again
+    case State::announcing: return from != State::ended;
+    case State::ended: return from == State::joined || from == State::announcing;
+    }
+    return false;
+  }
   struct Readout {
-    State state = State::away;
+    Checked<State> state = State::away;
     EventNumber first = 0;
     EventNumber end = 0;       // announced below
     bool silent = false; // no source of it sends; where it begins: they were given up
@@ -75,16 +85,15 @@ public:
   void held_back(NodeId node, bool held_back, Duration now);
   // All others have more, and wait for it.
   [[nodiscard]] bool holds_all_back(NodeId node) const;
-  // Its numbers fell: as long as no batch begins anywhere, what it has announced is taken back.
-  // False: it is too late for that.
-  [[nodiscard]] bool begin_afresh(NodeId node);
+  // As long as no batch begins anywhere, takes back what it has announced. False: it is too late.
+  [[nodiscard]] bool take_back(NodeId node);
 
   [[nodiscard]] const Readout& readout(NodeId node) const { return readouts_[node]; }
   [[nodiscard]] std::span<const Readout> readouts() const { return readouts_; }
 
   // Events below exist, or are gaps: the furthest announcement.
-  [[nodiscard]] EventNumber known_end() const { return known_end_; }
-  void know_until(EventNumber event) { known_end_ = std::max(known_end_, event); }
+  [[nodiscard]] EventNumber announced_end() const { return announced_end_; }
+  void know_until(EventNumber event) { announced_end_ = std::max(announced_end_, event); }
 
   // Batches begin at first_event().
   [[nodiscard]] bool begun() const { return begun_; }
@@ -92,12 +101,12 @@ public:
   // With a trigger batches begin at 0.
   void begin() { begun_ = true; }
   // Batches could begin: all readout units that are here have begun, and those that do not decide
-  // about it are between where the first of the others begins and `known_end`, up to where events
+  // about it are between where the first of the others begins and `horizon`, up to where events
   // are known.
-  [[nodiscard]] bool may_begin(EventNumber known_end) const;
+  [[nodiscard]] bool may_begin(EventNumber horizon) const;
   // Where the first of those begins that decide about it; none: there is none.
   [[nodiscard]] std::optional<EventNumber> first_announced() const;
-  // Batches begin there, or at known_end() if there is none.
+  // Batches begin there, or at announced_end() if there is none.
   void begin_at_first();
   struct Apart {
     NodeId first = 0;
@@ -135,7 +144,7 @@ public:
   // Up to where readout units agree that events exist: an announcement more than a window ahead of
   // all others counts when another one comes there, since its source may be wrong. Who is at its
   // end, silent or passed over is not waited for.
-  [[nodiscard]] EventNumber agreed_end(const Overtaking& overtaking) const;
+  [[nodiscard]] EventNumber horizon(const Overtaking& overtaking) const;
 
   // The fragments in the range of this readout unit, or of incarnations that have died, appended.
   void add_fragments(NodeId node, EventRange range, std::vector<wire::MissingRange>& lost) const;
@@ -158,7 +167,7 @@ private:
   void change(Readout& readout, Change change);
   [[nodiscard]] bool behind(const Readout& readout) const;
   void forget_open(Readout& readout);
-  void find_known_end();
+  void find_announced_end();
   void add_present(NodeId node, EventRange known, const std::vector<AbsentRanges>& absent,
                    EventRange range, std::vector<wire::MissingRange>& lost) const;
   template <class Visit>
@@ -174,7 +183,7 @@ private:
   CutPoints cuts_;
   bool begun_ = false;
   EventNumber first_event_ = 0;
-  EventNumber known_end_ = 0;
+  EventNumber announced_end_ = 0;
   // How many readout units are: here, joined, at their end, here and silent, and not announced
   // beyond assigned_end().
   std::size_t here_ = 0;

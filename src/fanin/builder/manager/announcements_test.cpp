@@ -69,7 +69,7 @@ TEST_F(Announced, batches_begin_where_the_first_readout_unit_begins) {
   EXPECT_EQ(announced_.first_event(), 17U);
   EXPECT_EQ(announced_.assigned_end(), 17U);
   EXPECT_EQ(announced_.assignable_end(), 20U);
-  EXPECT_EQ(announced_.known_end(), 30U);
+  EXPECT_EQ(announced_.announced_end(), 30U);
 }
 
 TEST_F(Announced, only_what_all_have_announced_is_assignable) {
@@ -199,13 +199,13 @@ TEST_F(Announced, numbers_can_be_taken_back_before_batches_begin) {
   join_all();
   EXPECT_TRUE(say(0, 1000, 1010));
   EXPECT_TRUE(say(1, 5, 9));
-  EXPECT_TRUE(announced_.begin_afresh(0));
-  EXPECT_EQ(announced_.known_end(), 9U);
+  EXPECT_TRUE(announced_.take_back(0));
+  EXPECT_EQ(announced_.announced_end(), 9U);
   EXPECT_EQ(announced_.readout(0).state, State::joined);
-  EXPECT_FALSE(announced_.begin_afresh(0)); // there is nothing
+  EXPECT_FALSE(announced_.take_back(0)); // there is nothing
   EXPECT_TRUE(say(0, 6, 8));
   announced_.begin_at_first();
-  EXPECT_FALSE(announced_.begin_afresh(0)); // too late
+  EXPECT_FALSE(announced_.take_back(0)); // too late
   EXPECT_EQ(announced_.next_cut(8).range, (EventRange{5, 8}));
 }
 
@@ -233,30 +233,30 @@ TEST_F(Announced, what_a_dead_readout_unit_had_announced_is_lost_and_exists) {
 TEST_F(Announced, where_a_readout_unit_begins_is_nothing_yet) {
   join_all();
   EXPECT_TRUE(say(0, 5000, 5000));
-  EXPECT_EQ(announced_.known_end(), 0U);
+  EXPECT_EQ(announced_.announced_end(), 0U);
   Announcements alone{system_, sources_};
   alone.join(0, {});
   EXPECT_TRUE(alone.add(0, {.first = 5000, .end = 5000}, {}, 0, {}));
   alone.begin_at_first();
-  EXPECT_EQ(alone.known_end(), 5000U) << "the first event";
+  EXPECT_EQ(alone.announced_end(), 5000U) << "the first event";
   EXPECT_TRUE(say(1, 0, 8));
-  EXPECT_EQ(announced_.known_end(), 8U);
+  EXPECT_EQ(announced_.announced_end(), 8U);
   announced_.begin_at_first();
   EXPECT_TRUE(say(1, 8, 8, {}, true));
   EXPECT_EQ(announced_.assignable_end(), 8U);
   announced_.leave(0);
   announced_.leave(1);
-  EXPECT_EQ(announced_.known_end(), 8U);
+  EXPECT_EQ(announced_.announced_end(), 8U);
 }
 
 TEST_F(Announced, one_far_ahead_counts_when_another_follows) {
   const Overtaking nobody{2, 100, std::chrono::seconds{1}, {}};
   begin(10);
   EXPECT_TRUE(say_nothing(0, 10, 5000));
-  EXPECT_EQ(announced_.agreed_end(nobody), 10U);
-  EXPECT_EQ(announced_.known_end(), 5000U);
+  EXPECT_EQ(announced_.horizon(nobody), 10U);
+  EXPECT_EQ(announced_.announced_end(), 5000U);
   EXPECT_TRUE(say_nothing(1, 10, 4950));
-  EXPECT_EQ(announced_.agreed_end(nobody), 5000U);
+  EXPECT_EQ(announced_.horizon(nobody), 5000U);
 }
 
 TEST_F(Announced, ranges_that_run_backwards_or_begin_beyond_their_end_are_refused) {
@@ -332,7 +332,7 @@ TEST_F(Announced, one_that_decides_nothing_is_waited_for_until_it_is_where_the_f
   EXPECT_TRUE(announced_.may_begin(1000));
   announced_.begin_at_first();
   EXPECT_EQ(announced_.first_event(), 700U);
-  EXPECT_EQ(announced_.known_end(), 710U);
+  EXPECT_EQ(announced_.announced_end(), 710U);
   EXPECT_EQ(announced_.assignable_end(), 700U);
   EXPECT_TRUE(moves_to(704));
   EXPECT_EQ(announced_.next_cut(announced_.assignable_end()).range, (EventRange{700, 704}));
@@ -422,8 +422,8 @@ TEST(AnnouncementsAtRandom, gaps_are_what_no_source_has) {
         announced.leave(node);
         announced.join(node, ends[node]);
       }
-      const EventNumber from = random.below(announced.known_end());
-      const EventNumber end = announced.known_end();
+      const EventNumber from = random.below(announced.announced_end());
+      const EventNumber end = announced.announced_end();
       const auto next = present.lower_bound(from);
       ASSERT_EQ(announced.present_from(from, end), next == present.end() ? end : *next);
       EventNumber gap = from;

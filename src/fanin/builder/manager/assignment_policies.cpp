@@ -39,7 +39,7 @@ std::unique_ptr<Assigner> make_assigner(const System& system) {
   case AssignmentPolicy::round_robin: return std::make_unique<RoundRobin>(builders);
   case AssignmentPolicy::least_loaded: return std::make_unique<LeastLoaded>(builders);
   case AssignmentPolicy::weighted:
-    return std::make_unique<Weighted>(system.builder_weights, system.batch_bytes);
+    return std::make_unique<Weighted>(system.builder_weights, system.batch_size);
   case AssignmentPolicy::by_number:
     return std::make_unique<ByNumber>(builders, system.batch_events);
   }
@@ -59,7 +59,6 @@ void LeastLoaded::assigned(NodeId builder, const AssignmentRequest& request) {
 }
 
 void LeastLoaded::ended(NodeId builder, std::uint64_t bytes) {
-  FANIN_ASSERT(load_[builder] >= bytes);
   load_[builder] -= bytes;
   move_forward(order_, builder, load_);
 }

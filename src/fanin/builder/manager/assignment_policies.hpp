@@ -46,7 +46,7 @@ private:
 // linear in the builder units.
 class Weighted final : public Assigner {
 public:
-  // One weight for each builder unit, 1 to weight_max; `batch_bytes` as in System.
+  // One weight for each builder unit, 1 to weight_max; `batch_bytes`: System::batch_size.
   Weighted(const std::vector<std::uint32_t>& weights, std::uint64_t batch_bytes);
   [[nodiscard]] std::span<const NodeId> preference(const AssignmentRequest&) override {
     return order_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/attempt.hpp"
 
 namespace fanin::builder {
@@ -9,37 +10,27 @@ namespace fanin::builder {
 Batch& BatchTable::add(EventRange range, std::uint64_t bytes) {
   const auto [entry, inserted] = batches_.try_emplace(range.first);
   FANIN_ASSERT(inserted && !range.empty());
+  FANIN_ASSERT(entry == batches_.begin() || std::prev(entry)->second.range.end <= range.first);
+  FANIN_ASSERT(std::next(entry) == batches_.end() || range.end <= std::next(entry)->first);
   entry->second.range = range;
   entry->second.bytes = bytes;
   return entry->second;
 }
 
 void BatchTable::assign(Batch& batch, const Assignment& assignment) {
-  FANIN_ASSERT(batch.state == BatchState::unassigned);
+  batch.state = BatchState::assigned;
   if (batch.builder_incarnation != 0) { // it was assigned before
     FANIN_ASSERT(!to_reassign_.empty() && to_reassign_.front() == batch.range.first);
     to_reassign_.pop_front();
     batch.attempt = next_attempt(batch.attempt);
   }
-  batch.state = BatchState::assigned;
   batch.builder = assignment.builder;
   batch.builder_incarnation = assignment.incarnation;
   batch.epoch = assignment.epoch;
   batch.reservation = assignment.reservation;
 }
 
-void BatchTable::received(Batch& batch) {
-  FANIN_ASSERT(batch.state == BatchState::assigned);
-  batch.state = BatchState::received;
-}
-
-void BatchTable::set_aside(Batch& batch) {
-  FANIN_ASSERT(batch.state == BatchState::received);
-  batch.state = BatchState::set_aside;
-}
-
 void BatchTable::take_back(Batch& batch) {
-  FANIN_ASSERT(batch.state != BatchState::unassigned);
   batch.state = BatchState::unassigned;
   batch.missing.clear();
   batch.missing_fragments = batch.missing_members = 0;

@@ -10,6 +10,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/manager/capacity.hpp"
 #include "fanin/wire/control.hpp"
 
@@ -22,6 +23,16 @@ enum class BatchState : std::uint8_t {
   set_aside   // it keeps them in memory of which others take nothing: its capacity is free
 };
 
+[[nodiscard]] constexpr bool may_follow(BatchState from, BatchState to) {
+  switch (to) {
+  case BatchState::unassigned: return from != BatchState::unassigned;
+  case BatchState::assigned: return from == BatchState::unassigned;
+  case BatchState::received: return from == BatchState::assigned;
+  case BatchState::set_aside: return from == BatchState::received;
+  }
+  return false;
+}
+
 // Its builder unit has all its data, and has not stored it yet.
 [[nodiscard]] constexpr bool has_all_data(BatchState state) {
   return state == BatchState::received || state == BatchState::set_aside;
@@ -30,7 +41,7 @@ enum class BatchState : std::uint8_t {
 struct Batch {
   EventRange range;
   std::uint64_t bytes = 0; // reserved for it
-  BatchState state = BatchState::unassigned;
+  Checked<BatchState> state = BatchState::unassigned;
   Attempt attempt = 0; // the latest one
   NodeId builder = 0;  // of the latest attempt, as what follows
   Incarnation builder_incarnation = 0;
@@ -61,12 +72,15 @@ public:
   // A new batch, not assigned yet, which overlaps no other one.
   Batch& add(EventRange range, std::uint64_t bytes);
   void assign(Batch& batch, const Assignment& assignment);
-  void received(Batch& batch);
-  void set_aside(Batch& batch);
+  static void received(Batch& batch) { batch.state = BatchState::received; }
+  static void set_aside(Batch& batch) { batch.state = BatchState::set_aside; }
   // Its builder unit died, or cannot complete it: it waits to be assigned again.
   void take_back(Batch& batch);
   // It is built.
-  void erase(Batch& batch) { batches_.erase(batch.range.first); }
+  void erase(Batch& batch) {
+    FANIN_ASSERT(batch.state != BatchState::unassigned); // or it is in to_reassign_
+    batches_.erase(batch.range.first);
+  }
 
   // The oldest one that was taken back; null: none.
   [[nodiscard]] Batch* next_to_reassign() {

@@ -119,6 +119,7 @@ TEST(BatchTable, everything_below_the_oldest_batch_is_built) {
   Batch& first = table.add({10, 20}, 1);
   (void)table.add({20, 30}, 1);
   EXPECT_EQ(table.decided(50), 10U);
+  table.assign(first, to(0));
   table.erase(first);
   EXPECT_EQ(table.decided(50), 20U);
   EXPECT_EQ(table.find(10), nullptr);

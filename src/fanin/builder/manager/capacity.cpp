@@ -112,6 +112,8 @@ void Capacity::release(NodeId node, Reservation reservation) {
     builder.entries.pop_front();
     ++builder.first;
   }
+  const bool all_is_back = (builder.reserved | builder.metadata | builder.under_way) == 0;
+  FANIN_ASSERT(!builder.entries.empty() || all_is_back);
 }
 
 std::uint64_t Capacity::bytes_reserved() const {

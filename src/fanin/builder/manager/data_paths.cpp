@@ -81,7 +81,7 @@ bool DataPaths::update(Time now) {
   return true;
 }
 
-std::vector<NodeId> DataPaths::fewest_in_the_way() {
+std::vector<NodeId> DataPaths::smallest_set_to_drop() {
   const Builder* best = nullptr;
   for (const Builder& builder : builders_) {
     if (builder.up && (best == nullptr || builder.broken < best->broken)) best = &builder;

@@ -50,7 +50,7 @@ public:
   [[nodiscard]] Time unreached_since() const { return unreached_since_; }
   // The fewest readout units whose loss leaves a builder unit that all others reach. It counts anew
   // from here on.
-  [[nodiscard]] std::vector<NodeId> fewest_in_the_way();
+  [[nodiscard]] std::vector<NodeId> smallest_set_to_drop();
 
   // A builder unit blames this readout unit: nothing of it comes. That holds as long as the builder
   // unit is up.

@@ -120,7 +120,7 @@ TEST_F(Paths, the_fewest_readout_units_are_in_the_way) {
   open(1, 1);
   open(1, 2);
   (void)paths_.update(now_);
-  EXPECT_EQ(paths_.fewest_in_the_way(), std::vector<NodeId>{0});
+  EXPECT_EQ(paths_.smallest_set_to_drop(), std::vector<NodeId>{0});
   EXPECT_EQ(paths_.unreached_since(), never);
 }
 

@@ -17,10 +17,10 @@ constexpr std::size_t batches_max = 16384;
 
 Dispatcher::Dispatcher(const Parts& parts)
     : parts_(parts),
-      capacity_(parts.readouts.size(), parts.builders.size(), parts.system.batch_bytes,
+      capacity_(parts.readouts.size(), parts.builders.size(), parts.system.batch_size,
                 parts.system.transfer_window, parts.system.in_order),
       choice_(make_assigner(parts.system), parts.builders.size(), parts.system.batch_events,
-              parts.system.batch_bytes),
+              parts.system.batch_size),
       lagging_(parts.builders.size()),
       merged_(parts.system.merged_sources()) {}
 

@@ -58,7 +58,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       alive_tick_([this] { check_alive(); }),
       grace_tick_([this] { end_graces(); }),
       laggard_tick_([this] { watch_laggards(); }),
-      silent_tick_([this] { events_.lead_silent(); }) {
+      silent_tick_([this] { events_.send_horizon_to_silent(); }) {
   environment_.loop->add(*this);
 }
 
@@ -149,7 +149,7 @@ void EventManager::end() {
   const Announcements& announced = events_.announcements();
   for (const auto& [first, batch] : dispatcher_.batches())
     accounts_.lose(wire::events_of(batch.range, batch.gaps));
-  const EventRange rest{announced.assigned_end(), announced.known_end()};
+  const EventRange rest{announced.assigned_end(), announced.announced_end()};
   if (announced.begun() && !rest.empty()) {
     accounts_.lose(trigger_.enabled() ? rest.count() : announced.count_present(rest));
   }
@@ -166,7 +166,7 @@ bool EventManager::no_builder_left() const {
 
 const RunSummary& EventManager::summary() {
   return accounts_.summarise({.first_event = events_.announcements().first_event(),
-                              .known_end = events_.announcements().known_end(),
+                              .announced_end = events_.announcements().announced_end(),
                               .ended = ended(),
                               .readouts = readouts_,
                               .builders = builders_});
@@ -216,7 +216,8 @@ void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
     if (!builders_.present(builder)) continue;
     send_builder_up(server_, node, builder, builders_.incarnation(builder), rails_[i]);
   }
-  log_of(readout_key(node), LogLevel::info, welcome.incarnation > 1 ? "is here again" : "is here");
+  log_of(readout_key(node), LogLevel::info,
+         welcome.incarnation > 1 ? "has joined again" : "has joined");
 }
 
 void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::string rails) {
@@ -228,7 +229,7 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   paths_.builder_up(node, environment_.loop->now());
   server_.welcome(builder_key(node),
                   {.run = system_.run, .incarnation = incarnation, .run_id = options_.run_id});
-  log_of(builder_key(node), LogLevel::info, incarnation > 1 ? "is here again" : "is here");
+  log_of(builder_key(node), LogLevel::info, incarnation > 1 ? "has joined again" : "has joined");
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     send_builder_up(server_, static_cast<NodeId>(i), node, incarnation, rails_[node]);
   }
@@ -291,7 +292,9 @@ bool EventManager::waits_for(NodeKey key) {
 }
 
 void EventManager::waits(NodeKey key, std::string_view why) {
-  log_of(key, LogLevel::warning, fmt::format("has lost its connection ({}), waiting for it", why));
+  log_of(key, LogLevel::warning,
+         fmt::format("has lost its connection ({}); waiting up to {}", why,
+                     format_duration(system_.grace)));
   end_graces();
 }
 
@@ -346,21 +349,16 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
   wire::NodeCounters counters;
   if (!reader.read(counters)) return false;
   const auto sources = reader.records<wire::SourceCounters>(counters.sources);
-  const auto text = reader.text(counters.text_size);
+  const std::string waits_for = printable(reader.text(counters.waits_for_size), reason_shown);
   if (!reader.ok()) return false;
   if (key.is_readout()) {
     accounts_.count(key.node, counters);
-    events_.on_status(key.node, counters.held_back != 0, printable(text, reason_shown),
-                      liveness_.running_time());
+    events_.on_status(key.node, counters.held_back != 0, waits_for, liveness_.running_time());
     reading_.watch_drain(key.node, counters.held_up_us);
     if (!accounts_.count_dropped(key.node, sources)) return false;
   } else {
     accounts_.count_builder(key.node, counters);
-    storage_waits_for_[key.node] = printable(text.substr(text.rfind('\n') + 1), reason_shown);
-    for (const std::string& file : accounts_.add_files(key.node, text)) {
-      if (options_.recorder == nullptr) break;
-      options_.recorder->file(key.node, builders_.incarnation(key.node), file);
-    }
+    storage_waits_for_[key.node] = waits_for;
   }
   return type == wire::MessageType::status || on_finished(key);
 }
@@ -381,7 +379,9 @@ bool EventManager::readout_message(NodeId node, wire::MessageType type,
   case wire::MessageType::announce: return on_announce(node, reader);
   case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
   case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
-  case wire::MessageType::begin: events_.on_begin(node, environment_.loop->now()); return true;
+  case wire::MessageType::reset_request:
+    events_.on_reset_request(node, environment_.loop->now());
+    return true;
   case wire::MessageType::uncut: return take(dispatcher_, &Dispatcher::on_uncut);
   default: return false;
   }
@@ -400,6 +400,15 @@ bool EventManager::builder_message(NodeId node, wire::MessageType type,
   }
   case wire::MessageType::hand_back:
     return take_message(reader, *this, &EventManager::on_hand_back, node);
+  case wire::MessageType::new_file: {
+    wire::NewFile file;
+    if (!reader.read(file)) return false;
+    const std::string name{reader.text(file.text_size)};
+    if (!reader.ok()) return false;
+    if (accounts_.add_file(node, name) && options_.recorder != nullptr)
+      options_.recorder->file(node, builders_.incarnation(node), name);
+    return true;
+  }
   case wire::MessageType::failed: {
     wire::Failed failed;
     if (!reader.read(failed)) return false;

@@ -35,7 +35,7 @@ void HeldNumbers::announced_end(NodeId node, bool ended) {
   change(node, [&](Readout& readout) { readout.final = ended; });
 }
 
-bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_end) {
+bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber horizon) {
   const bool holds = held.event < event_number_end;
   change(node, [&](Readout& readout) {
     readout.count = held.count;
@@ -46,7 +46,7 @@ bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_en
     }
     readout.state = State::waiting;
     readout.event = held.event;
-    readout.sent_end = known_end;
+    readout.sent_horizon = horizon;
   });
   return holds;
 }
@@ -62,25 +62,25 @@ bool HeldNumbers::held_by_another(const Readout& readout) const {
   return holders != holders_.end() && holders->second > 1;
 }
 
-bool HeldNumbers::take_news(NodeId node, EventNumber known_end, EventNumber end) {
+bool HeldNumbers::take_new_answer(NodeId node, EventNumber horizon, EventNumber end) {
   const Readout& readout = readouts_[node];
   if (!readout.waits()) return false;
   const bool last = alone(readout) || held_by_another(readout);
-  const bool reached = known_end > readout.event && readout.sent_end <= readout.event;
+  const bool reached = horizon > readout.event && readout.sent_horizon <= readout.event;
   const bool jump = readout.event - std::min(readout.event, end) >= window_;
-  const bool passed = jump && known_end > std::max(end, readout.sent_end);
+  const bool passed = jump && horizon > std::max(end, readout.sent_horizon);
   if (!last && !reached && !passed) return false;
   change(node, [&](Readout& changed) {
     changed.state = last ? State::answered : State::waiting;
-    changed.sent_end = known_end;
+    changed.sent_horizon = horizon;
   });
   return true;
 }
 
-wire::Horizon HeldNumbers::answer(NodeId node, EventNumber known_end) const {
+wire::Horizon HeldNumbers::answer(NodeId node, EventNumber horizon) const {
   const Readout& readout = readouts_[node];
   const auto flag = [](bool set) { return static_cast<std::uint8_t>(set ? 1 : 0); };
-  return {.event = known_end,
+  return {.event = horizon,
           .held = readout.count,
           .alone = flag(alone(readout)),
           .equal = flag(held_by_another(readout))};

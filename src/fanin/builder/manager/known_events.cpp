@@ -19,7 +19,7 @@ KnownEvents::KnownEvents(const Parts& parts, Duration report_after)
 std::optional<EventNumber> KnownEvents::joining_at() const {
   if (parts_.trigger.enabled()) return parts_.trigger.end();
   if (!announced_.begun()) return {};
-  return std::max(agreed_end(), announced_.assigned_end());
+  return std::max(horizon(), announced_.assigned_end());
 }
 
 void KnownEvents::join(NodeId node) {
@@ -57,36 +57,38 @@ bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNum
 }
 
 void KnownEvents::on_held(NodeId node, const wire::Held& held) {
-  const EventNumber known_end = agreed_end();
-  if (held_.hold(node, held, known_end)) send_known_end(node, known_end);
+  const EventNumber end = horizon();
+  if (held_.hold(node, held, end)) send_horizon(node, end);
 }
 
 // As long as no batch begins anywhere, what it has announced can be taken back.
-void KnownEvents::on_begin(NodeId node, Time now) {
-  const EventNumber end = announced_.readout(node).end;
+void KnownEvents::on_reset_request(NodeId node, Time now) {
+  const EventNumber announced = announced_.readout(node).end;
   const bool had_decided = announced_.readout(node).decides_begin();
-  const bool yes = announced_.begin_afresh(node);
-  const EventNumber known_end = agreed_end();
-  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = known_end, .yes = yes ? 1U : 0U});
-  if (!yes) return;
+  const bool granted = announced_.take_back(node);
+  const EventNumber end = horizon();
+  parts_.outbox.send(readout_key(node),
+                     wire::ResetReply{.horizon = end, .granted = granted ? 1U : 0U});
+  if (!granted) return;
   if (had_decided) {
-    afresh_lines_.write(
+    reset_lines_.write(
         parts_.log, now, LogLevel::warning,
-        fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}", name(node),
-                    end));
+        fmt::format("readout unit '{}' restarts its numbering: a number below {} came before the "
+                    "first event",
+                    name(node), announced));
   }
-  parts_.accounts.begin_afresh(node);
+  parts_.accounts.take_back(node);
   held_.announced_end(node, false);
-  take_back_known_end(node, known_end);
+  lower_horizon(node, end);
 }
 
 // Others may have heard of events that do not exist any more.
-void KnownEvents::take_back_known_end(NodeId node, EventNumber known_end) {
-  laggards_end_ = std::min(laggards_end_, known_end);
+void KnownEvents::lower_horizon(NodeId node, EventNumber horizon) {
+  laggards_horizon_ = std::min(laggards_horizon_, horizon);
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const auto other = static_cast<NodeId>(i);
     if (other == node || !announced_.readout(other).here()) continue;
-    if (parts_.outbox.roomy(readout_key(other))) send_known_end(other, known_end);
+    if (parts_.outbox.roomy(readout_key(other))) send_horizon(other, horizon);
   }
 }
 
@@ -96,8 +98,8 @@ bool KnownEvents::has(EventNumber number) const {
          announced_.present_from(number, number + 1) == number;
 }
 
-void KnownEvents::send_known_end(NodeId node, EventNumber known_end) {
-  wire::Horizon answer = held_.answer(node, known_end);
+void KnownEvents::send_horizon(NodeId node, EventNumber horizon) {
+  wire::Horizon answer = held_.answer(node, horizon);
   answer.slow = announced_.holds_all_back(node) ? 1 : 0;
   if (const auto number = held_.number(node); number && has(*number)) answer.equal = 1;
   parts_.outbox.send(readout_key(node), answer);
@@ -105,15 +107,15 @@ void KnownEvents::send_known_end(NodeId node, EventNumber known_end) {
 
 // --- where events exist --------------------------------------------------------------------------
 
-EventNumber KnownEvents::agreed_end() const {
+EventNumber KnownEvents::horizon() const {
   if (parts_.phase.now() >= Phase::draining || parts_.trigger.enabled()) {
-    return announced_.known_end();
+    return announced_.announced_end();
   }
-  return announced_.agreed_end(overtaking_);
+  return announced_.horizon(overtaking_);
 }
 
 bool KnownEvents::find_first_event() {
-  if (announced_.begun() || !announced_.may_begin(agreed_end())) return false;
+  if (announced_.begun() || !announced_.may_begin(horizon())) return false;
   if (parts_.phase.is(Phase::running) && wait_while_apart()) return false;
   announced_.begin_at_first();
   const EventNumber first = announced_.first_event();
@@ -139,11 +141,10 @@ bool KnownEvents::wait_while_apart() {
 
 void KnownEvents::answer_held() {
   if (!held_.any_waiting()) return;
-  const EventNumber known_end = agreed_end();
+  const EventNumber end = horizon();
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const auto node = static_cast<NodeId>(i);
-    if (held_.take_news(node, known_end, announced_.readout(node).end))
-      send_known_end(node, known_end);
+    if (held_.take_new_answer(node, end, announced_.readout(node).end)) send_horizon(node, end);
   }
 }
 
@@ -166,21 +167,21 @@ void KnownEvents::watch_laggards() {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const Announcements::Readout& readout = announced_.readouts()[i];
     const bool goes_on = readout.here() && readout.state != Announcements::State::ended;
-    if (!goes_on || readout.end >= laggards_end_) continue;
+    if (!goes_on || readout.end >= laggards_horizon_) continue;
     const auto node = static_cast<NodeId>(i);
-    if (parts_.outbox.roomy(readout_key(node))) send_known_end(node, laggards_end_);
+    if (parts_.outbox.roomy(readout_key(node))) send_horizon(node, laggards_horizon_);
   }
-  laggards_end_ = agreed_end();
+  laggards_horizon_ = horizon();
 }
 
-void KnownEvents::lead_silent() {
-  const EventNumber end = agreed_end();
+void KnownEvents::send_horizon_to_silent() {
+  const EventNumber end = horizon();
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const Announcements::Readout& readout = announced_.readouts()[i];
     const auto node = static_cast<NodeId>(i);
     const bool follows = readout.state == Announcements::State::announcing && readout.silent;
-    const bool news = readout.end < end || (readout.empty() && readout.end > end);
-    if (follows && news && parts_.outbox.roomy(readout_key(node))) send_known_end(node, end);
+    const bool new_to_it = readout.end < end || (readout.empty() && readout.end > end);
+    if (follows && new_to_it && parts_.outbox.roomy(readout_key(node))) send_horizon(node, end);
   }
 }
 

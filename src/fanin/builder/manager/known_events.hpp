@@ -52,12 +52,12 @@ public:
     waits_for_[node] = std::move(waits_for);
   }
   [[nodiscard]] const std::string& waits_for(NodeId node) const { return waits_for_[node]; }
-  // Its numbers fell: answers whether it may begin again with these numbers.
-  void on_begin(NodeId node, Time now);
+  // Its counters were reset: answers whether what it has announced is taken back.
+  void on_reset_request(NodeId node, Time now);
 
   // Events below exist, as far as readout units agree. An announcement more than a window ahead of
   // all others counts only when another one comes there.
-  [[nodiscard]] EventNumber agreed_end() const;
+  [[nodiscard]] EventNumber horizon() const;
   // True: it is known from now on where batches begin.
   [[nodiscard]] bool find_first_event();
   // Once a turn: answers readout units that hold a number, as soon as others have reached the
@@ -71,7 +71,7 @@ public:
   // All sources of a readout unit are silent: it goes no further than it is told.
   [[nodiscard]] bool any_silent() const { return announced_.any_silent(); }
   // Tells such readout units where the others are.
-  void lead_silent();
+  void send_horizon_to_silent();
 
   // Human-readable: which readout units begin too far from each other; empty: none.
   [[nodiscard]] const std::string& apart() const { return apart_; }
@@ -81,8 +81,8 @@ public:
 private:
   [[nodiscard]] bool wait_while_apart();
   [[nodiscard]] bool has(EventNumber number) const;
-  void send_known_end(NodeId node, EventNumber known_end);
-  void take_back_known_end(NodeId node, EventNumber known_end);
+  void send_horizon(NodeId node, EventNumber horizon);
+  void lower_horizon(NodeId node, EventNumber horizon);
   [[nodiscard]] std::string overtaken(NodeId behind, NodeId ahead) const;
   [[nodiscard]] const std::string& name(NodeId node) const {
     return parts_.system.readout_units[node];
@@ -95,8 +95,8 @@ private:
   std::vector<Overtaking::End> ends_; // reused
   std::string apart_;
   std::vector<std::string> waits_for_; // by readout unit
-  EventNumber laggards_end_ = 0; // the agreed end at the last watch_laggards()
-  LogLimiter afresh_lines_;
+  EventNumber laggards_horizon_ = 0; // the horizon at the last watch_laggards()
+  LogLimiter reset_lines_;
 };
 
 } // namespace fanin::builder

@@ -80,40 +80,40 @@ TEST_F(Known, who_is_silent_hears_at_once_how_far_the_others_are) {
   EXPECT_TRUE(announce(1, 0, 64));
   EXPECT_TRUE(events_.find_first_event());
   EXPECT_TRUE(events_.any_silent());
-  events_.lead_silent();
+  events_.send_horizon_to_silent();
   EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(0)).empty()) << "nobody is ahead";
   EXPECT_TRUE(announce(1, 64, 128));
-  events_.lead_silent();
+  events_.send_horizon_to_silent();
   const auto told = messages_.take<wire::Horizon>(readout_key(0));
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].event, 128U);
   EXPECT_TRUE(announce(0, 64, 128));
   EXPECT_FALSE(events_.any_silent());
   EXPECT_TRUE(announce(1, 128, 192));
-  events_.lead_silent();
+  events_.send_horizon_to_silent();
   EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(0)).empty());
 }
 
 TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
   EXPECT_TRUE(announce(0, 1000, 1064));
-  events_.on_begin(0, Time{});
-  auto answers = messages_.take<wire::Begin>(readout_key(0));
+  events_.on_reset_request(0, Time{});
+  auto answers = messages_.take<wire::ResetReply>(readout_key(0));
   ASSERT_EQ(answers.size(), 1U);
-  EXPECT_EQ(answers[0].yes, 1U);
+  EXPECT_EQ(answers[0].granted, 1U);
   ASSERT_EQ(lines_.size(), 1U);
   EXPECT_TRUE(announce(0, 0, 64));
   EXPECT_TRUE(announce(1, 0, 64));
   EXPECT_TRUE(events_.find_first_event());
-  events_.on_begin(0, Time{});
-  answers = messages_.take<wire::Begin>(readout_key(0));
+  events_.on_reset_request(0, Time{});
+  answers = messages_.take<wire::ResetReply>(readout_key(0));
   ASSERT_EQ(answers.size(), 1U);
-  EXPECT_EQ(answers[0].yes, 0U);
+  EXPECT_EQ(answers[0].granted, 0U);
 }
 
 TEST_F(Known, numbers_that_fall_again_and_again_are_said_a_few_times_in_a_second) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(announce(0, 1000, 1064));
-    events_.on_begin(0, Time{});
+    events_.on_reset_request(0, Time{});
   }
   EXPECT_EQ(lines_.size(), LogLimiter::lines_max);
 }

@@ -35,7 +35,7 @@ void PathWatch::watch(Time now) {
   const Time since = parts_.paths.unreached_since();
   const bool too_long = since != never && now - since > parts_.system.dead_after;
   if (!parts_.phase.building() || !too_long) return;
-  for (const NodeId node : parts_.paths.fewest_in_the_way()) {
+  for (const NodeId node : parts_.paths.smallest_set_to_drop()) {
     give_up(node, "no builder unit is reached by all others and by it", now);
   }
 }

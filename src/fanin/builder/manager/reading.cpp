@@ -105,7 +105,7 @@ void Reading::end_if_known() {
   if (parts_.phase.is(Phase::pausing) && all_paused()) drain_where_paused();
   if (!parts_.phase.is(Phase::running)) return;
   const Announcements& announced = parts_.events.announcements();
-  if (announced.known_end() >= limit_ || announced.all_at(limit_)) {
+  if (announced.announced_end() >= limit_ || announced.all_at(limit_)) {
     drain_until(limit_, limit_); // run.events
   } else if (announced.all_ended()) {
     parts_.phase.drain(); // the sources have come to their end
@@ -119,11 +119,11 @@ void Reading::pause_or_drain() {
   if (parts_.trigger.enabled()) return drain_until(parts_.trigger.end(), parts_.trigger.end());
   parts_.phase.pause();
   for (auto& paused : paused_) paused.reset();
-  parts_.outbox.send_to_readouts(wire::Pause{parts_.events.agreed_end()});
+  parts_.outbox.send_to_readouts(wire::Pause{parts_.events.horizon()});
 }
 
 bool Reading::on_paused(NodeId readout, const wire::Paused& paused) {
-  if (paused.agreed > paused.next_event || paused.next_event > event_number_end) return false;
+  if (paused.horizon > paused.next_event || paused.next_event > event_number_end) return false;
   paused_[readout] = paused;
   return true;
 }
@@ -157,12 +157,13 @@ void Reading::drain_where_paused() {
       continue;
     }
     span = std::max(span, paused.span);
-    ends.push_back(paused.agreed);
+    ends.push_back(paused.horizon);
     if (paused.next_event != ends.back()) ends.push_back(paused.next_event);
   }
-  if (announced.known_end() > furthest) ends.push_back(announced.known_end()); // who had it is dead
-  const EventNumber end = std::max(announced.known_end(), std::min(furthest, limit_));
-  const EventNumber read = source::agreed_end(ends, span);
+  if (announced.announced_end() > furthest)
+    ends.push_back(announced.announced_end()); // who had it is dead
+  const EventNumber end = std::max(announced.announced_end(), std::min(furthest, limit_));
+  const EventNumber read = source::horizon_of(ends, span);
   drain_until(end, std::min(read, end));
 }
 

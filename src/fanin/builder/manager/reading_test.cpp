@@ -114,14 +114,14 @@ TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_i
   EXPECT_TRUE(run.phase.is(Phase::pausing));
   for (const NodeId node : {NodeId{0}, NodeId{1}})
     EXPECT_EQ(run.messages.take<wire::Pause>(readout_key(node)).size(), 1U);
-  EXPECT_TRUE(run.reading.on_paused(0, {.next_event = 70, .agreed = 70}));
+  EXPECT_TRUE(run.reading.on_paused(0, {.next_event = 70, .horizon = 70}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::pausing)); // one has not answered
-  EXPECT_FALSE(run.reading.on_paused(1, {.next_event = 80, .agreed = 81}));
+  EXPECT_FALSE(run.reading.on_paused(1, {.next_event = 80, .horizon = 81}));
   EXPECT_FALSE(run.reading.on_paused(1, {.next_event = event_number_end + 1}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::pausing)); // and these are no answers
-  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 80, .agreed = 80}));
+  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 80, .horizon = 80}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::draining));
   EXPECT_EQ(run.limit(0)->event, 80U);
@@ -137,7 +137,7 @@ TEST_F(ReadingTest, a_run_that_is_stopped_counts_from_its_first_event_though_tha
   run.reading.update();
   run.events.leave(0);
   run.readouts.leave(0);
-  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 500, .agreed = 500}));
+  EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 500, .horizon = 500}));
   run.reading.end_if_known();
   EXPECT_EQ(run.limit(1)->event, 107U);
 }
@@ -152,7 +152,7 @@ TEST_F(ReadingTest, a_run_that_is_stopped_before_its_first_event_is_known_goes_o
   run.reading.update();
   EXPECT_FALSE(run.limit(0)) << "it would read on";
   for (const NodeId node : {NodeId{0}, NodeId{1}})
-    EXPECT_TRUE(run.reading.on_paused(node, {.next_event = 500, .agreed = 500}));
+    EXPECT_TRUE(run.reading.on_paused(node, {.next_event = 500, .horizon = 500}));
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::draining));
   EXPECT_EQ(run.limit(0)->event, 107U);

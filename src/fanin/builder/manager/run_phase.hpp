@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "fanin/base/assert.hpp"
+#include "fanin/base/state.hpp"
 
 namespace fanin::builder {
 
@@ -16,6 +16,18 @@ enum class Phase : std::uint8_t {
   ended
 };
 
+[[nodiscard]] constexpr bool may_follow(Phase from, Phase to) {
+  switch (to) {
+  case Phase::waiting: return false;
+  case Phase::running: return from == Phase::waiting;
+  case Phase::pausing: return from == Phase::running;
+  case Phase::draining: return from == Phase::running || from == Phase::pausing;
+  case Phase::finishing: return from == Phase::waiting || from == Phase::draining;
+  case Phase::ended: return from != Phase::ended;
+  }
+  return false;
+}
+
 // Its phase, which only goes forward.
 class RunPhase {
 public:
@@ -26,32 +38,14 @@ public:
     return phase_ > Phase::waiting && phase_ < Phase::finishing;
   }
 
-  // Each is allowed only where may_follow() says so.
-  void run() { go(Phase::running); }
-  void pause() { go(Phase::pausing); }
-  void drain() { go(Phase::draining); }
-  void finish() { go(Phase::finishing); }
-  void end() { go(Phase::ended); }
-
-  [[nodiscard]] static constexpr bool may_follow(Phase before, Phase next) {
-    switch (next) {
-    case Phase::waiting: return false;
-    case Phase::running: return before == Phase::waiting;
-    case Phase::pausing: return before == Phase::running;
-    case Phase::draining: return before == Phase::running || before == Phase::pausing;
-    case Phase::finishing: return before == Phase::waiting || before == Phase::draining;
-    case Phase::ended: return before != Phase::ended;
-    }
-    return false;
-  }
+  void run() { phase_ = Phase::running; }
+  void pause() { phase_ = Phase::pausing; }
+  void drain() { phase_ = Phase::draining; }
+  void finish() { phase_ = Phase::finishing; }
+  void end() { phase_ = Phase::ended; }
 
 private:
-  void go(Phase next) {
-    FANIN_ASSERT(may_follow(phase_, next));
-    phase_ = next;
-  }
-
-  Phase phase_ = Phase::waiting;
+  Checked<Phase> phase_ = Phase::waiting;
 };
 
 } // namespace fanin::builder

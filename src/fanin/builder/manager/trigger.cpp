@@ -26,7 +26,7 @@ Time Trigger::next_tick(Time now, std::uint64_t bytes_per_event) const {
   Time next = time_of(end_);
   if (system_.gather_time() > Duration{0}) {
     EventNumber last = end_ | (system_.batch_events - 1);
-    if (bytes_per_event > 0) last = std::min(last, end_ + system_.batch_bytes / bytes_per_event);
+    if (bytes_per_event > 0) last = std::min(last, end_ + system_.batch_size / bytes_per_event);
     const double gather_s = static_cast<double>(system_.gather_time().count()) * 1e-9;
     const auto gathered = static_cast<EventNumber>(gather_s * system_.trigger_rate_hz);
     next = time_of(std::min(last, end_ + gathered)) + trigger_margin;

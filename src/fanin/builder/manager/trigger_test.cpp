@@ -65,7 +65,7 @@ TEST(Trigger, gathers_a_batch_or_three_quarters_of_the_latency) {
   EXPECT_EQ(trigger.next_tick(start, 0), start + 7ms + 1us); // 6 ms after event 1
   system.latency = 1s;
   EXPECT_EQ(trigger.next_tick(start, 0), start + 15ms + 1us); // the last one of the batch
-  system.batch_bytes = 400;
+  system.batch_size = 400;
   EXPECT_EQ(trigger.next_tick(start, 100), start + 5ms + 1us); // four events have so many bytes
 }
 

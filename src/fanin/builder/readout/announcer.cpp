@@ -34,7 +34,6 @@ void Announcer::reset() {
 }
 
 void Announcer::begin(EventNumber first, bool given_up, Out& out) {
-  FANIN_ASSERT(state_ == State::unnumbered || state_ == State::given_up);
   state_ = given_up ? State::given_up : State::announcing;
   announced_ = first;
   out.send({.first = first, .end = first, .silent = flag(given_up)}, {});
@@ -79,8 +78,7 @@ void Announcer::announce(const Turn& turn, Out& out) {
 // follow before the next trigger.
 bool Announcer::worth_a_message(const Turn& turn, EventNumber& end) {
   const bool gathers = system_.gather_time() > Duration{0};
-  const Duration wait =
-      gathers && !turn.held_up ? system_.gather_time() : system_.announce_deadline;
+  const Duration wait = gathers && !turn.held_up ? system_.gather_time() : system_.batch_delay;
   due_ = std::min(due_, turn.now + wait);
   if ((turn.idle && !gathers) || end >= turn.limit || turn.now >= due_) return true;
   const EventNumber whole = end & ~static_cast<EventNumber>(system_.batch_events - 1);
@@ -120,7 +118,7 @@ bool Announcer::announce_range(const Turn& turn, EventRange range, Out& out) {
   const std::size_t records = out.room_max() / sizeof(wire::AbsentRange);
   const EventNumber step =
       complete ? range.count() : std::max<std::size_t>(1, records / queues_.size());
-  const std::uint64_t share = system_.batch_bytes / system_.readout_units.size();
+  const std::uint64_t share = system_.batch_size / system_.readout_units.size();
   while (announced_ < range.end) {
     EventRange piece{announced_, std::min(range.end, announced_ + step)};
     std::uint64_t bytes = bytes_of(piece);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/state.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/wire/control.hpp"
@@ -62,6 +63,16 @@ public:
 
 private:
   enum class State : std::uint8_t { unnumbered, given_up, announcing, ended };
+  friend constexpr bool may_follow(State from, State to) {
+    const bool begins = from == State::unnumbered || from == State::given_up;
+    switch (to) {
+    case State::unnumbered: return true; // another run
+    case State::given_up:
+    case State::announcing: return begins;
+    case State::ended: return from == State::announcing || from == State::given_up;
+    }
+    return false;
+  }
 
   [[nodiscard]] bool begin_again(EventNumber end, Out& out);
   [[nodiscard]] bool worth_a_message(const Turn& turn, EventNumber& end);
@@ -71,7 +82,7 @@ private:
 
   const System& system_;
   std::span<source::FragmentQueue* const> queues_;
-  State state_ = State::unnumbered;
+  Checked<State> state_ = State::unnumbered;
   EventNumber announced_ = 0;
   Time due_ = never;
   std::vector<wire::AbsentRange> absent_; // of one message; reused

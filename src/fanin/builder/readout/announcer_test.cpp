@@ -53,7 +53,7 @@ protected:
     system_.sources = {{1, "s1", 0, true}};
     system_.batch_events = 16;
     system_.latency = Duration{0};
-    system_.announce_deadline = 200us;
+    system_.batch_delay = 200us;
     queue_.start(0);
   }
   void write(EventNumber first, EventNumber end) {
@@ -230,7 +230,7 @@ TEST_F(AnnouncerTest, says_when_all_sources_were_given_up) {
 }
 
 TEST_F(AnnouncerTest, makes_pieces_where_there_are_more_bytes_than_a_batch_may_have) {
-  system_.batch_bytes = 500;
+  system_.batch_size = 500;
   begin();
   write(0, 16);
   announcer_.announce(idle_turn(), out_);
@@ -282,7 +282,7 @@ TEST_F(AnnouncerTest, says_once_that_nothing_will_follow) {
 TEST_F(AnnouncerDeathTest, announces_only_between_beginning_and_end) {
   EXPECT_DEATH(announcer_.announce(turn(), out_), "begun");
   begin();
-  EXPECT_DEATH(announcer_.begin(0, false, out_), "unnumbered");
+  EXPECT_DEATH(announcer_.begin(0, false, out_), "may not follow.*Announcer::State");
 }
 
 } // namespace

@@ -310,7 +310,7 @@ void BuilderLinks::lose(Builder& builder, std::size_t rail) {
   log_of(builder, LogLevel::warning,
          fmt::format("{} is closed, {}", builder.rails[rail].text(),
                      left.empty() ? "as all others; trying them again"
-                                  : fmt::format("going on over {}", fmt::join(left, " and "))));
+                                  : fmt::format("continuing over {}", fmt::join(left, " and "))));
 }
 
 void BuilderLinks::watch_rails(Builder& builder) {

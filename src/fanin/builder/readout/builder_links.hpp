@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/builder/readout/rail_choice.hpp"
@@ -63,9 +64,13 @@ private:
     connecting, // or connected, and the hello has not left
     ready
   };
+  friend constexpr bool may_follow(Stage from, Stage to) {
+    return to == Stage::closed ||
+           (to == Stage::connecting ? from != Stage::ready : from == Stage::connecting);
+  }
   struct Connection {
     net::Link link;
-    Stage stage = Stage::closed;
+    Checked<Stage> stage = Stage::closed;
   };
   struct DataLane : Connection {
     std::size_t rail = 0;

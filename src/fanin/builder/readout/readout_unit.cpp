@@ -103,21 +103,8 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
 
 ReadoutUnit::~ReadoutUnit() { environment_.loop->remove(*this); }
 
-void ReadoutUnit::enter(State next) {
-  switch (next) {
-  case State::created: FANIN_ASSERT(false); break;
-  case State::waits_for_sources: FANIN_ASSERT(state_ == State::created); break;
-  case State::away:
-    FANIN_ASSERT(state_ == State::waits_for_sources || state_ == State::joined);
-    break;
-  case State::joined: FANIN_ASSERT(state_ == State::away); break;
-  case State::ended: FANIN_ASSERT(state_ != State::ended); break;
-  }
-  state_ = next;
-}
-
 void ReadoutUnit::start() {
-  enter(State::waits_for_sources);
+  state_ = State::waits_for_sources;
   start_when_ready();
 }
 
@@ -128,7 +115,7 @@ void ReadoutUnit::start_when_ready() {
     tick_.set(*environment_.loop, now + ready_period);
     return;
   }
-  enter(State::away);
+  state_ = State::away;
   control_->start();
 }
 
@@ -144,7 +131,7 @@ bool ReadoutUnit::poll() {
   const Time now = environment_.loop->now();
   const bool more = sources_.read(view(), now);
   report_held();
-  ask_to_begin();
+  request_reset();
   ask_for_uncut(now);
   sources_.watch(view(), now);
   announce(!more && !sources_.any_far_ahead(), now);
@@ -158,15 +145,15 @@ bool ReadoutUnit::poll() {
 void ReadoutUnit::end(Result<> result) {
   if (state_ == State::ended) return;
   reset();
-  enter(State::ended);
+  state_ = State::ended;
   control_->stop();
   options_.on_end(result);
 }
 
 void ReadoutUnit::reset() {
-  if (state_ == State::joined) enter(State::away);
+  if (state_ == State::joined) state_ = State::away;
   view_ = {};
-  begin_asked_ = run_begun_ = pause_wanted_ = finish_wanted_ = false;
+  reset_requested_ = run_begun_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
   announcer_.reset();
   held_report_ = HeldReport{};
@@ -189,7 +176,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   case wire::MessageType::limit: return take(&ReadoutUnit::on_limit);
   case wire::MessageType::horizon: return take(&ReadoutUnit::on_horizon);
   case wire::MessageType::pause: return take(&ReadoutUnit::on_pause);
-  case wire::MessageType::begin: return take(&ReadoutUnit::on_begin);
+  case wire::MessageType::reset_reply: return take(&ReadoutUnit::on_reset_reply);
   case wire::MessageType::assign: return take(&ReadoutUnit::on_assign);
   case wire::MessageType::clear: return take(&ReadoutUnit::on_clear);
   case wire::MessageType::reconnect: return take(&ReadoutUnit::on_reconnect);
@@ -200,7 +187,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
 
 bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
-  enter(State::joined);
+  state_ = State::joined;
   run_ = welcome.run;
   seal_key_ = welcome.seal_key;
   retained_->begin(run_, welcome.incarnation);
@@ -254,18 +241,18 @@ bool ReadoutUnit::on_horizon(const wire::Horizon& horizon) {
   return true;
 }
 
-bool ReadoutUnit::on_begin(const wire::Begin& begin) {
+bool ReadoutUnit::on_reset_reply(const wire::ResetReply& reply) {
   using Fall = source::FragmentQueue::Fall;
-  if (!std::exchange(begin_asked_, false)) return false;
+  if (!std::exchange(reset_requested_, false)) return false;
   sources_.retry();
-  if (begin.yes == 0) {
+  if (reply.granted == 0) {
     begin_run();
     return true;
   }
   sources_.set_may_fall(Fall::yes);
-  view_.known_end = begin.horizon;
+  view_.horizon = reply.horizon;
   announcer_.reset();
-  sources_.begin_afresh();
+  sources_.forget_numbers();
   retained_->begin_at(0);
   return true;
 }
@@ -356,12 +343,12 @@ void ReadoutUnit::report_held() {
 // A source's counter was reset after its numbers had been announced, or numbers fell below where a
 // source was given up. While the run has no event of this readout unit, which waits for others,
 // that can be taken back.
-void ReadoutUnit::ask_to_begin() {
+void ReadoutUnit::request_reset() {
   const bool may_fall = announcer_.begun() && !view_.joined_at && !view_.last && !run_begun_;
   const bool fell = sources_.asks_to_fall() || (may_fall && sources_.any_beyond());
-  if (begin_asked_ || !fell || !control_->roomy()) return;
-  begin_asked_ = true;
-  control_->send(wire::Begin{});
+  if (reset_requested_ || !fell || !control_->roomy()) return;
+  reset_requested_ = true;
+  control_->send(wire::ResetRequest{});
 }
 
 void ReadoutUnit::ask_for_uncut(Time now) {
@@ -373,7 +360,7 @@ void ReadoutUnit::ask_for_uncut(Time now) {
 }
 
 void ReadoutUnit::announce(bool idle, Time now) {
-  if (begin_asked_) return; // maybe all of it is taken back
+  if (reset_requested_) return; // maybe all of it is taken back
   // Numbers beyond its end that others have are absent here, as the event manager knows.
   if (announcer_.ended()) return;
   const auto answered = sources_.to_announce(view());
@@ -411,14 +398,14 @@ void ReadoutUnit::send_status() {
   const auto sources = count();
   const std::string text = sources_.waits_for().substr(0, control_->text_max(sources.size_bytes()));
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
-  counters_.text_size = static_cast<std::uint32_t>(text.size());
+  counters_.waits_for_size = static_cast<std::uint32_t>(text.size());
   control_->send(wire::Status{counters_}, sources, std::string_view{text});
 }
 
 std::span<const wire::SourceCounters> ReadoutUnit::count() {
   counters_.bytes = links_->bytes();
   counters_.messages = links_->messages();
-  counters_.text_size = 0;
+  counters_.waits_for_size = 0;
   return sources_.count(counters_, environment_.loop->now());
 }
 

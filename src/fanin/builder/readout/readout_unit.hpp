@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/state.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/builder/readout/announcer.hpp"
@@ -75,6 +76,16 @@ private:
     joined, // takes part in a run
     ended
   };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::created: return false;
+    case State::waits_for_sources: return from == State::created;
+    case State::away: return from == State::waits_for_sources || from == State::joined;
+    case State::joined: return from == State::away;
+    case State::ended: return from != State::ended;
+    }
+    return false;
+  }
 
   // what the event manager says; false: it is invalid
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
@@ -85,7 +96,7 @@ private:
   bool on_limit(const wire::Limit& limit);
   bool on_pause(const wire::Pause& pause);
   bool on_horizon(const wire::Horizon& horizon);
-  bool on_begin(const wire::Begin& begin);
+  bool on_reset_reply(const wire::ResetReply& reply);
   void begin_run();
   bool on_assign(const wire::Assign& assign);
   bool on_clear(const wire::Clear& clear);
@@ -94,7 +105,7 @@ private:
   [[nodiscard]] const RunView& view();
   void begin_at(EventNumber first, bool given_up);
   void report_held();
-  void ask_to_begin();
+  void request_reset();
   void ask_for_uncut(Time now);
   void announce(bool idle, Time now);
   void answer();
@@ -106,7 +117,6 @@ private:
   void retry_waiting();
   void release_cut();
 
-  void enter(State next);
   void start_when_ready();
   void arm_tick(Time now);
   void end(Result<> result);
@@ -121,11 +131,11 @@ private:
   net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
   net::Timer status_tick_;
 
-  State state_ = State::created;
+  Checked<State> state_ = State::created;
   RunNumber run_ = 0; // while joined
   std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
   RunView view_; // without the announced number: view() adds it
-  bool begin_asked_ = false; // wire::Begin, and not answered
+  bool reset_requested_ = false; // and not answered
   bool run_begun_ = false; // the run has an event, as far as is known here
   bool pause_wanted_ = false; // by the event manager, and not answered
   bool finish_wanted_ = false; // likewise

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -126,8 +128,9 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
     const bool fills =
         fill != nullptr && fills_carrier(*fill, head_size + piece.payload.size, in_carrier);
     header.fills_carrier = fills ? 1 : 0;
+    FANIN_ASSERT(head_size <= head_max && header.entries > 0);
     std::memcpy(head, &header, sizeof header);
-    wire::seal_data_block({head, head_size}, system_.checksum);
+    wire::seal_data_block({head, head_size}, system_.integrity);
     batch.blocks.push_back(
         {heads.page.freeze(heads.filled, head_size), piece.payload, source, fills});
     heads.filled += head_size;
@@ -163,7 +166,7 @@ bool RetainedBatches::readdress(RetainedBatch& batch, const wire::Assign& assign
     header.attempt = assign.attempt;
     header.builder_incarnation = assign.builder_incarnation;
     std::memcpy(head, &header, sizeof header);
-    wire::seal_data_block({head, block.head.size}, system_.checksum);
+    wire::seal_data_block({head, block.head.size}, system_.integrity);
     block.head = heads.page.freeze(heads.filled, block.head.size);
     heads.filled += block.head.size;
   }

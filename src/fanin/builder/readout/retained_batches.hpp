@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/attempt.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/builder/metadata.hpp"
@@ -59,7 +60,10 @@ public:
 
   // A new incarnation, which joins the run at this event: nothing is kept.
   void begin(RunNumber run, Incarnation incarnation);
-  void begin_at(EventNumber event) { cut_until_ = joined_ = event; }
+  void begin_at(EventNumber event) {
+    FANIN_ASSERT(batches_.empty() && cut_.empty());
+    cut_until_ = joined_ = event;
+  }
   // Nothing is kept, and nothing can be assigned.
   void clear();
   // The builder unit is gone: no heads are added to pages that hold heads for it.

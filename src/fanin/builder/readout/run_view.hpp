@@ -15,7 +15,7 @@ struct RunView {
   EventNumber read_end = 0; // up to where sources are read when `last`; limit or less
   bool last = false; // no event from the limit on will be wanted
   bool paused = false;
-  EventNumber known_end = 0; // events below exist, as far as readout units agree
+  EventNumber horizon = 0; // events below exist, as far as readout units agree
   bool alone = false; // all other readout units have come to their end
   bool others_wait = false; // all other readout units have more, and wait for this one
   std::optional<EventNumber> joined_at; // the run was under way, or is triggered
@@ -28,11 +28,11 @@ struct RunView {
     paused = false;
   }
   void pause(const wire::Pause& message) {
-    known_end = message.horizon;
+    horizon = message.horizon;
     paused = true;
   }
   void set_horizon(const wire::Horizon& message) {
-    known_end = message.event;
+    horizon = message.event;
     alone = message.alone != 0;
     others_wait = message.slow != 0;
   }

@@ -49,12 +49,12 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
     }
   }
   if (!run.joined_at) return;
-  known_end_ = *run.joined_at;
+  horizon_ = *run.joined_at;
   for (Member& member : members_) member.reader.queue().set_others(others_of(member, run));
 }
 
 void SourceGroup::reset() {
-  known_end_ = 0;
+  horizon_ = 0;
   apart_.clear();
   throttled_since_ = never;
   held_up_since_ = never;
@@ -160,17 +160,17 @@ std::optional<EventNumber> SourceGroup::lowest_own() const {
   return lowest;
 }
 
-// It was given up beyond `known_end`, and may still begin below.
-bool SourceGroup::was_passed(const Member& member, EventNumber known_end) {
+// It was given up beyond `horizon`, and may still begin below.
+bool SourceGroup::was_passed(const Member& member, EventNumber horizon) {
   const source::FragmentQueue& queue = member.queue();
-  return queue.numbered() && queue.next_event() > known_end && has_no_number(member) &&
+  return queue.numbered() && queue.next_event() > horizon && has_no_number(member) &&
          !member.reader.done() && !queue.held() && !queue.open();
 }
 
 // Numbers fell, before anything was announced.
-void SourceGroup::forget_number_beyond(EventNumber known_end) {
+void SourceGroup::forget_number_beyond(EventNumber horizon) {
   for (Member& member : members_) {
-    if (!was_passed(member, known_end)) continue;
+    if (!was_passed(member, horizon)) continue;
     member.reader.queue().forget_number();
     member.watch.begin();
   }
@@ -199,10 +199,10 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
     }
   }
   // What this readout unit has announced itself comes back: it says nothing of one that is ahead.
-  const bool echo = passed_over && run.known_end <= run.announced.value_or(0);
-  if (run.known_end > 0 && !echo) ends_.push_back(run.known_end);
+  const bool echo = passed_over && run.horizon <= run.announced.value_or(0);
+  if (run.horizon > 0 && !echo) ends_.push_back(run.horizon);
   all.any = !ends_.empty() || ended > 0;
-  all.high = source::agreed_end(ends_, system_.event_window);
+  all.high = source::horizon_of(ends_, system_.event_window);
   if (ended <= all.high || ended - all.high <= system_.event_window || ends_.empty()) {
     all.high = std::max(all.high, ended);
   }
@@ -215,10 +215,10 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
 source::OtherSources SourceGroup::others_of(const Member& member, const RunView& run) {
   source::OtherSources others = whole_run(run);
   const std::size_t own = member.queue().numbered() && is_waited_for(member) ? 1 : 0;
-  others.any = run.joined_at || run.known_end > 0 || ends_.size() > own;
+  others.any = run.joined_at || run.horizon > 0 || ends_.size() > own;
   others.high = std::max(others.high, run.joined_at.value_or(0));
   // Several readout units agree on it, however far that is ahead of this one.
-  if (run.known_end > run.announced.value_or(0)) others.high = std::max(others.high, run.known_end);
+  if (run.horizon > run.announced.value_or(0)) others.high = std::max(others.high, run.horizon);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, run.limit);
   others.go_on = system_.trigger_rate_hz <= 0 && others_live(member, run);
   return others;
@@ -292,7 +292,7 @@ wire::Paused SourceGroup::pause(const RunView& run) {
     paused.span = std::max<std::uint64_t>({paused.span, queue.options().window, holds});
     if (!member.reader.done()) ends_.push_back(queue.next_event());
   }
-  paused.agreed = ends_.empty() ? paused.next_event : source::agreed_end(ends_, paused.span);
+  paused.horizon = ends_.empty() ? paused.next_event : source::horizon_of(ends_, paused.span);
   set_limit(paused.next_event);
   return paused;
 }
@@ -313,9 +313,9 @@ void SourceGroup::watch(const RunView& run, Time at) {
     member.watch.watch_unclear(member.reader.queue(), member.reader.done(), now);
   }
   // Below the last limit all events exist: somebody has announced the last one.
-  known_end_ =
-      run.last ? run.read_end : std::min(run.limit, std::max(run.known_end, whole_run(run).high));
-  if (!run.announced && !run.last) forget_number_beyond(known_end_);
+  horizon_ =
+      run.last ? run.read_end : std::min(run.limit, std::max(run.horizon, whole_run(run).high));
+  if (!run.announced && !run.last) forget_number_beyond(horizon_);
   for (Member& member : members_) watch(member, run, now);
   if (run.last) pass_unread(run);
 }
@@ -337,8 +337,8 @@ void SourceGroup::pass_over_stalled(Duration now) {
     const Member& behind = members_[pair.behind];
     const Member& ahead = members_[pair.ahead];
     log_(LogLevel::warning,
-         fmt::format("source {} is waited for at event {}: source {} is at event {}, more than "
-                     "event.window ({}) ahead",
+         fmt::format("the run waits for source {}, which is at event {}: source {} is at event {}, "
+                     "more than event.window ({}) ahead",
                      behind.name, behind.queue().next_event(), ahead.name,
                      ahead.queue().next_event(), system_.event_window));
   }
@@ -347,10 +347,10 @@ void SourceGroup::pass_over_stalled(Duration now) {
 void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
   source::FragmentQueue& queue = member.reader.queue();
   if (pauses(member)) {
-    member.watch.pass_paused(queue, known_end_, now);
+    member.watch.pass_paused(queue, horizon_, now);
   } else if (!member.reader.done()) {
-    if (!member.watch.watch_silence(queue, known_end_, member.reader.busy(), now)) return;
-    member.watch.watch_slow(queue, known_end_, held_back_by(member, run), now);
+    if (!member.watch.watch_silence(queue, horizon_, member.reader.busy(), now)) return;
+    member.watch.watch_slow(queue, horizon_, held_back_by(member, run), now);
   } else {
     pass_ended(queue, run);
   }
@@ -359,7 +359,7 @@ void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
 // A source at its end has nothing up to where the others are, and where any other source of this
 // readout unit is: nobody waits for it.
 void SourceGroup::pass_ended(source::FragmentQueue& queue, const RunView& run) {
-  EventNumber end = known_end_;
+  EventNumber end = horizon_;
   for (const source::FragmentQueue* const other : queues_) {
     if (other->numbered() && !run.last) {
       end = std::max(end, std::min(other->next_event(), run.limit));
@@ -419,7 +419,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
       // A run without any event at all still has to end.
       const bool holds = queue.held() && (!run.last || *queue.held() < run.limit);
       const bool may_begin = (!run.last && !member.reader.done()) || holds;
-      if (may_begin || (run.limit != 0 && known_end_ != 0)) return {};
+      if (may_begin || (run.limit != 0 && horizon_ != 0)) return {};
       continue;
     }
     may_begin_below = may_begin_below || queue.next_event() < first;
@@ -433,7 +433,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
     apart_.clear();
     if (may_begin_below) return {};
   }
-  const bool ended = (run.last && end >= run.limit) || (all_done && end >= known_end_);
+  const bool ended = (run.last && end >= run.limit) || (all_done && end >= horizon_);
   return Answered{.end = end, .final = !run.paused && ended};
 }
 

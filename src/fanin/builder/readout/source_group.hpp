@@ -119,11 +119,10 @@ public:
   [[nodiscard]] bool none_begins() const { return !lowest_own(); }
   // A source that was given up is beyond what is known: numbers fell.
   [[nodiscard]] bool any_beyond() const {
-    return std::ranges::any_of(members_,
-                               [&](const Member& m) { return was_passed(m, known_end_); });
+    return std::ranges::any_of(members_, [&](const Member& m) { return was_passed(m, horizon_); });
   }
-  // This readout unit begins afresh.
-  void begin_afresh() { forget_number_beyond(0); }
+  // What was announced is taken back.
+  void forget_numbers() { forget_number_beyond(0); }
 
   // --- reports -----------------------------------------------------------------------------------
 
@@ -152,8 +151,8 @@ private:
 
   [[nodiscard]] static bool pauses(const Member& member);
   [[nodiscard]] static bool has_no_number(const Member& member);
-  void forget_number_beyond(EventNumber known_end);
-  [[nodiscard]] static bool was_passed(const Member& member, EventNumber known_end);
+  void forget_number_beyond(EventNumber horizon);
+  [[nodiscard]] static bool was_passed(const Member& member, EventNumber horizon);
   [[nodiscard]] std::optional<EventNumber> lowest_own() const;
   [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
@@ -175,7 +174,7 @@ private:
   std::vector<source::FragmentQueue*> queues_; // of members_
   Overtaking overtaking_;
   DeadlineClock clock_;
-  EventNumber known_end_ = 0; // events below exist somewhere
+  EventNumber horizon_ = 0; // events below exist somewhere
   std::string apart_; // sources that begin too far from each other; empty: none
   bool retry_ = false;
   Time throttled_since_ = never;

@@ -295,7 +295,7 @@ TEST_F(Group, sources_that_pause_lose_nothing_when_one_of_them_begins_again_befo
 TEST_F(Group, sources_that_pause_say_so_where_another_readout_unit_is_ahead) {
   for (auto& script : scripts_) script.result = {ReadState::paused, never};
   give({0}, {0});
-  view_.known_end = 10;
+  view_.horizon = 10;
   turn();
   EXPECT_TRUE(group_.all_silent());
   EXPECT_EQ(group_.to_announce(view_)->end, 10U);
@@ -303,7 +303,7 @@ TEST_F(Group, sources_that_pause_say_so_where_another_readout_unit_is_ahead) {
 
 TEST_F(Group, sources_are_silent_where_another_readout_unit_is_ahead) {
   give({0}, {0});
-  view_.known_end = 10;
+  view_.horizon = 10;
   pass(120ms);
   EXPECT_TRUE(group_.all_silent());
   EXPECT_TRUE(group_.answer_for({0, 10}));
@@ -321,7 +321,8 @@ TEST_F(Group, source_that_is_quiet_behind_one_that_is_far_ahead_is_passed_over) 
     group_.retry();
     turn(5ms);
   }
-  EXPECT_THAT(logged_, ::testing::Contains(HasSubstr("source s2 is waited for at event 1")));
+  EXPECT_THAT(logged_,
+              ::testing::Contains(HasSubstr("the run waits for source s2, which is at event 1")));
   EXPECT_GT(next(1), 1U); // passed over, and then silent
 }
 
@@ -346,7 +347,7 @@ TEST_F(Group, says_at_a_pause_how_far_its_sources_got) {
   give({0, 1, 2, 3}, {0, 1});
   const auto paused = group_.pause(view_);
   EXPECT_EQ(paused.next_event, 4U);
-  EXPECT_EQ(paused.agreed, 4U);
+  EXPECT_EQ(paused.horizon, 4U);
   EXPECT_EQ(paused.span, 4096U);
   give({4}, {2, 3, 4});
   EXPECT_EQ(next(0), 4U); // nothing is read beyond

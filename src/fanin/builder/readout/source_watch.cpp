@@ -11,8 +11,8 @@ namespace {
 
 constexpr int marks_per_wait = 8;
 
-bool is_behind(const source::FragmentQueue& queue, EventNumber known_end) {
-  return known_end > 0 && (!queue.numbered() || queue.next_event() < known_end);
+bool is_behind(const source::FragmentQueue& queue, EventNumber horizon) {
+  return horizon > 0 && (!queue.numbered() || queue.next_event() < horizon);
 }
 
 } // namespace
@@ -40,8 +40,7 @@ void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, b
     if (!std::exchange(state_.trailing_reported, true)) {
       log_(LogLevel::warning,
            fmt::format("source {} sends event {}, which is {} until event {}", name_, reached_ - 1,
-                       near ? "late: it is waited for"
-                            : "too late to be waited for: it stays given up",
+                       near ? "late: waiting for it" : "too late: the source stays given up",
                        queue.next_event()));
     }
     if (!near) return;
@@ -59,14 +58,14 @@ void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue)
 // The time in which it is held back by us does not count, nor that in which this node does not run,
 // nor is it silent while it gives more than is read at once, or when a fragment of it was taken
 // within the deadline.
-bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy,
+bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber horizon, bool busy,
                                 Duration now) {
-  if (!is_behind(queue, known_end) || busy) {
+  if (!is_behind(queue, horizon) || busy) {
     state_.marks.clear();
     state_.slow_since.reset();
     return false;
   }
-  const EventNumber until = known_for(system_.event_deadline, queue, known_end, now);
+  const EventNumber until = known_for(system_.event_deadline, queue, horizon, now);
   if (until == 0) return true;
   if (state_.standing == Standing::present) {
     log_(LogLevel::warning,
@@ -80,25 +79,25 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_
 // it was taken; 0: up to nowhere. Each event waits for as long as the first one, to within an
 // eighth. What is known can fall, where a counter was reset.
 EventNumber SourceWatch::known_for(Duration patience, const source::FragmentQueue& queue,
-                                   EventNumber known_end, Duration now) {
+                                   EventNumber horizon, Duration now) {
   std::vector<Mark>& marks = state_.marks;
-  for (Mark& mark : marks) mark.known_end = std::min(mark.known_end, known_end);
+  for (Mark& mark : marks) mark.horizon = std::min(mark.horizon, horizon);
   if (queue.numbered()) {
     marks.erase(marks.begin(),
-                std::ranges::upper_bound(marks, queue.next_event(), {}, &Mark::known_end));
+                std::ranges::upper_bound(marks, queue.next_event(), {}, &Mark::horizon));
   }
-  const bool further = marks.empty() || (known_end > marks.back().known_end &&
+  const bool further = marks.empty() || (horizon > marks.back().horizon &&
                                          now - marks.back().at >= patience / marks_per_wait);
-  if (further) marks.push_back({now, known_end});
+  if (further) marks.push_back({now, horizon});
   if (state_.accepted_at && now - *state_.accepted_at < patience) return 0;
   const auto later = std::ranges::upper_bound(marks, now - patience, {}, &Mark::at);
-  return later == marks.begin() ? 0 : std::prev(later)->known_end;
+  return later == marks.begin() ? 0 : std::prev(later)->horizon;
 }
 
-void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now) {
+void SourceWatch::pass_paused(source::FragmentQueue& queue, EventNumber horizon, Duration now) {
   state_.slow_since.reset(); // it has nothing to be slow with
-  if (!is_behind(queue, known_end)) return state_.marks.clear();
-  const EventNumber until = known_for(system_.latency, queue, known_end, now);
+  if (!is_behind(queue, horizon)) return state_.marks.clear();
+  const EventNumber until = known_for(system_.latency, queue, horizon, now);
   if (until == 0) return;
   if (state_.standing == Standing::present) {
     log_(LogLevel::info, fmt::format("source {} pauses: events from {} on are built without it "
@@ -116,7 +115,7 @@ void SourceWatch::give_up_silent(source::FragmentQueue& queue, EventNumber until
   (void)queue.give_up_until(until, why);
 }
 
-void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber known_end,
+void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
                              std::string_view holds_back, Duration now) {
   if (holds_back.empty()) return state_.slow_since.reset();
   if (!state_.slow_since) state_.slow_since = now;
@@ -127,9 +126,9 @@ void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber known_end
   }
   if (system_.event_give_up_slow == Duration{0} || slow < system_.event_give_up_slow) return;
   log_(LogLevel::warning,
-       fmt::format("source {} is slow: given up until event {}", name_, known_end));
+       fmt::format("source {} is slow: given up until event {}", name_, horizon));
   give_up(silent() ? Standing::slow_and_silent : Standing::slow, queue);
-  (void)queue.give_up_until(known_end);
+  (void)queue.give_up_until(horizon);
 }
 
 // Nobody confirms it, and nobody goes on without it. What is not triggered by then is wrong.

@@ -29,15 +29,15 @@ public:
   // What has come since the last call. `busy`: it could have given more; `ends`: the run, so that
   // nobody waits for what is late.
   void note_progress(const source::FragmentQueue& queue, bool busy, bool ends, Duration now);
-  // Events below `known_end` exist. Gives up a source that is silent. True: it is behind, and was
+  // Events below `horizon` exist. Gives up a source that is silent. True: it is behind, and was
   // not given up now.
-  bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);
+  bool watch_silence(source::FragmentQueue& queue, EventNumber horizon, bool busy, Duration now);
   // The same for one that has said that nothing comes for now: it is waited for System::latency, in
   // case it begins again at the same time as others.
-  void pass_paused(source::FragmentQueue& queue, EventNumber known_end, Duration now);
+  void pass_paused(source::FragmentQueue& queue, EventNumber horizon, Duration now);
   // `holds_back`: whom it alone holds back, as the log says; empty: nobody. Gives it up where
   // System::event_give_up_slow says so. Requires that it is behind.
-  void watch_slow(source::FragmentQueue& queue, EventNumber known_end, std::string_view holds_back,
+  void watch_slow(source::FragmentQueue& queue, EventNumber horizon, std::string_view holds_back,
                   Duration now);
 
   // A number before or at a jump of which the others say nothing for half of the deadline is judged
@@ -65,7 +65,7 @@ private:
   };
   struct Mark {
     Duration at{};
-    EventNumber known_end = 0; // then
+    EventNumber horizon = 0; // then
   };
   struct State { // of one incarnation
     Standing standing = Standing::present;
@@ -78,7 +78,7 @@ private:
   };
 
   [[nodiscard]] EventNumber known_for(Duration patience, const source::FragmentQueue& queue,
-                                      EventNumber known_end, Duration now);
+                                      EventNumber horizon, Duration now);
   void give_up(Standing standing, const source::FragmentQueue& queue);
   void give_up_silent(source::FragmentQueue& queue, EventNumber until, wire::AbsentReason why);
   [[nodiscard]] bool may_return() const {

@@ -32,14 +32,14 @@ protected:
     const std::array<std::byte, 8> payload{};
     (void)queue_.write(event, payload);
   }
-  // One turn, in which the others are at `known_end`. True: it is behind, and not given up now.
-  bool watch(Duration now, EventNumber known_end, bool busy = false) {
+  // One turn, in which the others are at `horizon`. True: it is behind, and not given up now.
+  bool watch(Duration now, EventNumber horizon, bool busy = false) {
     watch_.note_progress(queue_, busy, ends_, now);
-    return watch_.watch_silence(queue_, known_end, busy, now);
+    return watch_.watch_silence(queue_, horizon, busy, now);
   }
-  bool watch_slow(Duration now, EventNumber known_end) {
-    const bool behind = watch(now, known_end);
-    if (behind) watch_.watch_slow(queue_, known_end, "all others", now);
+  bool watch_slow(Duration now, EventNumber horizon) {
+    const bool behind = watch(now, horizon);
+    if (behind) watch_.watch_slow(queue_, horizon, "all others", now);
     return behind;
   }
   void make_silent() { // up to event 10
@@ -118,12 +118,12 @@ TEST_F(Watched, source_is_not_given_up_beyond_numbers_that_fell_meanwhile) {
 
 TEST_F(Watched, each_event_waits_for_a_source_that_pauses_for_one_latency) {
   system_.latency = 16ms;
-  for (EventNumber known_end = 1; known_end < 200; ++known_end) { // one more each millisecond
-    const Duration now = 1s + known_end * 1ms;
+  for (EventNumber horizon = 1; horizon < 200; ++horizon) { // one more each millisecond
+    const Duration now = 1s + horizon * 1ms;
     watch_.note_progress(queue_, false, ends_, now);
-    watch_.pass_paused(queue_, known_end, now);
-    EXPECT_LE(queue_.next_event() + 16, std::max<EventNumber>(16, known_end));
-    EXPECT_GE(queue_.next_event() + 16 + 3, known_end); // a mark each eighth, and a turn
+    watch_.pass_paused(queue_, horizon, now);
+    EXPECT_LE(queue_.next_event() + 16, std::max<EventNumber>(16, horizon));
+    EXPECT_GE(queue_.next_event() + 16 + 3, horizon); // a mark each eighth, and a turn
   }
 }
 
@@ -168,7 +168,7 @@ TEST_F(Watched, source_that_goes_on_less_than_a_window_below_is_waited_for_again
   write(5);
   (void)watch(2s, 20);
   EXPECT_FALSE(watch_.silent());
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("sends event 5, which is late: it is waited for")));
+  EXPECT_THAT(logged_, ElementsAre(HasSubstr("sends event 5, which is late: waiting for it")));
   (void)watch(3s, 20);
   EXPECT_TRUE(watch_.silent()); // again, which is nothing new
   EXPECT_EQ(logged_.size(), 1U);
@@ -181,7 +181,7 @@ TEST_F(Watched, source_that_goes_on_further_below_stays_given_up) {
   write(5);
   (void)watch(2s, 3100);
   EXPECT_TRUE(watch_.silent());
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("too late to be waited for")));
+  EXPECT_THAT(logged_, ElementsAre(HasSubstr("which is too late")));
 }
 
 TEST_F(Watched, source_that_alone_holds_others_back_is_slow_and_people_are_told_once) {

@@ -51,6 +51,7 @@ void Grants::grant(NodeId node) {
   Readout& readout = readouts_[node];
   readout.due = false;
   if (!unsent(node)) unsent_.push_back(node);
+  FANIN_ASSERT(readout.open && readout.granted <= readout.received + share_);
   readout.granted = readout.received + share_;
 }
 

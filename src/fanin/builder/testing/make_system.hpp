@@ -25,7 +25,7 @@ namespace fanin::builder::testing {
   system.rails = 2;
   system.data_page = 32U << 10;
   system.batch_events = 64;
-  system.batch_bytes = 64U << 10;
+  system.batch_size = 64U << 10;
   system.latency = Duration{0};
   system.event_deadline = std::chrono::milliseconds{200};
   system.grace = std::chrono::milliseconds{40};

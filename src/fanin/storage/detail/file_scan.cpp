@@ -190,7 +190,7 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     if (fragment.flags != 0) ++result_.flagged;
     check_fragment(row, fragment);
     if (previous != nullptr && fragment.source <= previous->source) {
-      problem(fmt::format("event {}: source {} is there twice, or out of order", row.event,
+      problem(fmt::format("event {}: source {} occurs twice, or out of order", row.event,
                           name_of(fragment.source)));
     }
     previous = &fragment;
