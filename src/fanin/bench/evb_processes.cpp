@@ -129,28 +129,6 @@ Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
   return {};
 }
 
-Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
-  config::Configuration configuration = setup.configuration;
-  configuration.network.wait = setup.manager_wait;
-  auto manager = group.start(configuration.nodes.front().name, [&](ProcessStats& stats) {
-    return run_child(configuration, {0}, stats);
-  });
-  if (!manager) return std::unexpected(manager.error());
-  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
-  const auto url = net::Url::parse(group.stats(*manager).text.data());
-  if (!url) return std::unexpected(url.error());
-  configuration.network.wait = setup.configuration.network.wait;
-  configuration.nodes.front().urls = {*url};
-  for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    auto started = group.start(configuration.nodes[i].name, [&](ProcessStats& stats) {
-      return run_child(configuration, {i}, stats);
-    });
-    if (!started) return std::unexpected(started.error());
-  }
-  if (auto sending = start_senders(group, setup); !sending) return sending;
-  return group.wait_until_running(*manager);
-}
-
 json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
   json::Value task;
   json::Value& said = task["evb"];
@@ -169,28 +147,38 @@ json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wa
   return task;
 }
 
-Result<> start_on_hosts(ProcessGroup& group, const EvbSetup& setup) {
-  const config::Configuration& configuration = setup.configuration;
-  const auto& hosts = setup.hosts->hosts;
-  const auto manager = group.start_on(hosts[0], configuration.nodes.front().name,
-                                      evb_task(setup, 0, setup.manager_wait));
-  if (!manager) return std::unexpected(manager.error());
-  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
-  const std::string url = group.stats(*manager).text.data();
-  for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    json::Value task = evb_task(setup, i, configuration.network.wait);
-    task["control"] = url;
-    const auto started = group.start_on(hosts[i], configuration.nodes[i].name, task);
-    if (!started) return std::unexpected(started.error());
+// A node here or on its host. `manager`: where the event manager listens; empty: it is the node.
+Result<std::size_t> start_node(ProcessGroup& group, const EvbSetup& setup, std::size_t node,
+                               const std::string& manager) {
+  config::Configuration own = setup.configuration;
+  if (node == 0) own.network.wait = setup.manager_wait;
+  if (setup.hosts != nullptr) {
+    json::Value task = evb_task(setup, node, own.network.wait);
+    if (!manager.empty()) task["control"] = manager;
+    return group.start_on(setup.hosts->hosts[node], own.nodes[node].name, task);
   }
-  if (auto sending = start_senders(group, setup); !sending) return sending;
-  return group.wait_until_running(*manager);
+  if (!manager.empty()) {
+    auto url = net::Url::parse(manager);
+    if (!url) return std::unexpected(url.error());
+    own.nodes.front().urls = {std::move(*url)};
+  }
+  return group.start(own.nodes[node].name,
+                     [&](ProcessStats& stats) { return run_child(own, {node}, stats); });
 }
 
 Result<> start_all(ProcessGroup& group, const EvbSetup& setup) {
-  if (setup.hosts != nullptr) return start_on_hosts(group, setup);
-  const bool one_process = setup.configuration.processes.size() == 1;
-  return one_process ? start_in_one_process(group, setup) : start_processes(group, setup);
+  if (setup.hosts == nullptr && setup.configuration.processes.size() == 1)
+    return start_in_one_process(group, setup);
+  const auto manager = start_node(group, setup, 0, {});
+  if (!manager) return std::unexpected(manager.error());
+  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
+  const std::string url = group.stats(*manager).text.data();
+  for (std::size_t i = 1; i < setup.configuration.nodes.size(); ++i) {
+    if (auto started = start_node(group, setup, i, url); !started)
+      return std::unexpected(started.error());
+  }
+  if (auto sending = start_senders(group, setup); !sending) return sending;
+  return group.wait_until_running(*manager);
 }
 
 // Where one measurement writes to; removed with all that is in it.
@@ -237,9 +225,6 @@ Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   return sample;
 }
 
-} // namespace
-
-namespace {
 // One rail is the configuration's network.
 std::string rails_text(const EvbShape& shape) {
   if (shape.rails == 1) return {};
@@ -303,10 +288,9 @@ Result<ProcessGroup::Body> evb_body(const json::Value& task) {
   };
 }
 
-Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
-                       const Watch& watch) {
+Result<Sample> run_evb(const EvbSetup& setup, const Window& window, bool idle, const Watch& watch) {
   const MeasureGroup measure = [&](ProcessGroup& group) {
-    return group.measure(warmup, duration, !idle, watch);
+    return group.measure(window.warmup, window.duration, !idle, watch);
   };
   if (setup.configuration.run.output.empty()) return measure_evb(setup, measure);
   const auto folder = Folder::make(setup.configuration.run.output);
@@ -316,8 +300,7 @@ Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration
   return measure_evb(own, measure);
 }
 
-Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup, Duration duration,
-                                 double share) {
+Result<Sample> run_throttled_evb(const EvbSetup& setup, const Window& window, double share) {
   const std::size_t builder = 1 + setup.shape.readout_units; // after the event manager and these
   const auto others = [&](const Sample& sample) {
     double sum = 0;
@@ -326,14 +309,14 @@ Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup, Duratio
     return sum;
   };
   return measure_evb(setup, [&](ProcessGroup& group) -> Result<Sample> {
-    const auto before = group.measure(warmup, duration);
+    const auto before = group.measure(window.warmup, window.duration);
     if (!before) return before;
     const auto pid = group.pid_of(builder);
     if (!pid) return std::unexpected(pid.error());
     const double cpu = before->processes[builder].cpu;
     const auto quota = CpuQuota::make(*pid, share * cpu);
     if (!quota) return std::unexpected(quota.error());
-    auto sample = group.measure(warmup + settle_time, duration);
+    auto sample = group.measure(window.warmup + settle_time, window.duration);
     if (!sample) return sample;
     sample->throttled = {.cpu_before = cpu,
                          .quota = quota->cores(),

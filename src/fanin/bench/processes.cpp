@@ -111,18 +111,23 @@ void ProcessGroup::run_child(const Body& body, ProcessStats& stats) {
   _exit(result ? 0 : 1);
 }
 
-Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
+Result<ProcessGroup::Stats> ProcessGroup::make_stats() {
   void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
-  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
+  return Stats{new (memory) ProcessStats};
+}
+
+Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
+  auto stats = make_stats();
+  if (!stats) return std::unexpected(stats.error());
   const pid_t pid = fork();
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   if (pid == 0) {
     (void)prctl(PR_SET_NAME, name.c_str()); // as top and perf show it
-    run_child(body, *stats);
+    run_child(body, **stats);
   }
-  members_.push_back({std::move(name), pid, std::move(stats)});
+  members_.push_back({std::move(name), pid, std::move(*stats)});
   return members_.size() - 1;
 }
 
@@ -139,13 +144,11 @@ Result<> ProcessGroup::check() {
 
 Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
                                            const json::Value& task) {
-  void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
-  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
+  auto stats = make_stats();
+  if (!stats) return std::unexpected(stats.error());
   auto there = RemoteProcess::start(host, task);
   if (!there) return std::unexpected(there.error());
-  members_.push_back({std::move(name), -1, std::move(stats), std::move(*there)});
+  members_.push_back({std::move(name), -1, std::move(*stats), std::move(*there)});
   return members_.size() - 1;
 }
 
@@ -249,24 +252,24 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
   Sample sample;
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
   sample.idle = idle_between(before.processor, after.processor);
-  ProcessCounts sum;
   std::set<std::string> hosts; // each counts once, whatever runs there
   for (std::size_t i = 0; i < before.processes.size(); ++i) {
     const ProcessCounts& first = before.processes[i];
     const ProcessCounts& last = after.processes[i];
     const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
     if (own <= 0) continue; // it has ended
-    const auto add = [&](std::uint64_t ProcessCounts::* which) {
-      const auto counted = static_cast<double>(last.*which - first.*which);
-      sum.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
+    const auto add = [&](std::uint64_t ProcessCounts::* from, std::uint64_t Sample::* to) {
+      const auto counted = static_cast<double>(last.*from - first.*from);
+      sample.*to += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
     };
-    for (const auto which :
-         {&ProcessCounts::batches, &ProcessCounts::events, &ProcessCounts::messages,
-          &ProcessCounts::bytes, &ProcessCounts::load_bytes})
-      add(which);
+    add(&ProcessCounts::batches, &Sample::batches);
+    add(&ProcessCounts::events, &Sample::events);
+    add(&ProcessCounts::messages, &Sample::messages);
+    add(&ProcessCounts::bytes, &Sample::bytes);
+    add(&ProcessCounts::load_bytes, &Sample::load_bytes);
     if (members_[i].there && hosts.insert(members_[i].there->host()).second) {
       sample.retransmitted += last.retransmitted - first.retransmitted;
-      add(&ProcessCounts::link_bytes);
+      add(&ProcessCounts::link_bytes, &Sample::link_bytes);
     }
     const auto switches = [&](std::uint64_t ProcessCounts::* which) {
       return static_cast<double>(last.*which - first.*which) / own;
@@ -278,12 +281,6 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
                                 .forced_switches_per_s = switches(&ProcessCounts::forced),
                                 .peak_rss_bytes = last.peak_rss_bytes});
   }
-  sample.batches = sum.batches;
-  sample.events = sum.events;
-  sample.messages = sum.messages;
-  sample.bytes = sum.bytes;
-  sample.load_bytes = sum.load_bytes;
-  sample.link_bytes = sum.link_bytes;
   return sample;
 }
 

@@ -44,14 +44,6 @@ Duration duration_of(const json::Value& value, std::string_view key) {
   return Duration{static_cast<Duration::rep>(std::min(value.at(key).natural(), window_max_ns))};
 }
 
-json::Value sample_to_json(const Sample& sample) {
-  json::Value value;
-  value["seconds"] = sample.seconds;
-  value["messages"] = sample.messages;
-  value["bytes"] = sample.bytes;
-  return value;
-}
-
 // One measurement. Its processes end with it.
 Result<> serve_one(const Descriptor& socket, const net::Url& url, const Progress& progress) {
   const auto request = read_line(socket);
@@ -76,7 +68,11 @@ Result<> serve_one(const Descriptor& socket, const net::Url& url, const Progress
   const auto sample = group.measure(duration_of(*go, "warmup_ns"), duration_of(*go, "duration_ns"),
                                     !ends->connectors_count);
   if (!sample) return std::unexpected(sample.error());
-  if (auto written = write_line(socket, sample_to_json(*sample)); !written) return written;
+  if (auto written = write_line(socket, json::Object{{"seconds", sample->seconds},
+                                                     {"messages", sample->messages},
+                                                     {"bytes", sample->bytes}});
+      !written)
+    return written;
   const auto done = read_line(socket); // the connectors have ended
   return done ? Result<>{} : std::unexpected(done.error());
 }
@@ -86,9 +82,7 @@ void serve_all(const Descriptor& socket, const net::Url& url, const Progress& pr
     const auto served = serve_one(socket, url, progress);
     if (served) continue;
     if (served.error().kind == ErrorKind::disconnected) return;
-    json::Value answer;
-    answer["error"] = served.error().text;
-    if (!write_line(socket, answer)) return;
+    if (!write_line(socket, json::Object{{"error", served.error().text}})) return;
   }
 }
 
@@ -114,10 +108,9 @@ Result<OtherHost> OtherHost::connect(const net::Url& url) {
 }
 
 Result<Sample> OtherHost::run(const Spec& spec, const Ends& ends, const Window& window) {
-  json::Value request;
-  request["fanin"] = version;
-  request["spec"] = spec.to_json();
-  if (auto written = write_line(socket_, request); !written)
+  if (auto written =
+          write_line(socket_, json::Object{{"fanin", version}, {"spec", spec.to_json()}});
+      !written)
     return std::unexpected(written.error());
   const auto answer = read_line(socket_);
   if (!answer) return std::unexpected(answer.error());
@@ -133,10 +126,10 @@ Result<Sample> OtherHost::run(const Spec& spec, const Ends& ends, const Window& 
   ProcessGroup group;
   if (auto started = start_connectors(group, ends, addresses); !started)
     return std::unexpected(started.error());
-  json::Value go;
-  go["warmup_ns"] = window.warmup.count();
-  go["duration_ns"] = window.duration.count();
-  if (auto written = write_line(socket_, go); !written) return std::unexpected(written.error());
+  if (auto written = write_line(socket_, json::Object{{"warmup_ns", window.warmup.count()},
+                                                      {"duration_ns", window.duration.count()}});
+      !written)
+    return std::unexpected(written.error());
   auto sample = group.measure(window.warmup, window.duration, ends.connectors_count);
   if (!sample) return sample;
   const auto theirs = read_line(socket_);

@@ -24,21 +24,24 @@ constexpr int check_soon_ms = 2;   // until it is ready
 constexpr int check_later_ms = 20; // while it measures: it shall cost nothing
 constexpr std::size_t line_most = 16U << 20;
 
+constexpr std::array<std::pair<std::string_view, std::uint64_t ProcessCounts::*>, 10> numbers{
+    {{"voluntary", &ProcessCounts::voluntary},
+     {"forced", &ProcessCounts::forced},
+     {"peak_rss_bytes", &ProcessCounts::peak_rss_bytes},
+     {"retransmitted", &ProcessCounts::retransmitted},
+     {"link_bytes", &ProcessCounts::link_bytes},
+     {"batches", &ProcessCounts::batches},
+     {"events", &ProcessCounts::events},
+     {"messages", &ProcessCounts::messages},
+     {"bytes", &ProcessCounts::bytes},
+     {"load_bytes", &ProcessCounts::load_bytes}}};
+
 json::Value to_json(const ProcessCounts& counts) {
   json::Value value;
   value["at_ns"] = counts.at.time_since_epoch().count();
   value["pid"] = counts.pid;
   value["cpu_s"] = counts.cpu_s;
-  value["voluntary"] = counts.voluntary;
-  value["forced"] = counts.forced;
-  value["peak_rss_bytes"] = counts.peak_rss_bytes;
-  value["retransmitted"] = counts.retransmitted;
-  value["link_bytes"] = counts.link_bytes;
-  value["batches"] = counts.batches;
-  value["events"] = counts.events;
-  value["messages"] = counts.messages;
-  value["bytes"] = counts.bytes;
-  value["load_bytes"] = counts.load_bytes;
+  for (const auto& [key, member] : numbers) value[key] = counts.*member;
   return value;
 }
 
@@ -47,16 +50,7 @@ ProcessCounts counts_of(const json::Value& value) {
   counts.at = Time{Duration{value.at("at_ns").integer().value_or(0)}};
   counts.pid = value.at("pid").integer().value_or(0);
   counts.cpu_s = value.at("cpu_s").real();
-  counts.voluntary = value.at("voluntary").natural();
-  counts.forced = value.at("forced").natural();
-  counts.peak_rss_bytes = value.at("peak_rss_bytes").natural();
-  counts.retransmitted = value.at("retransmitted").natural();
-  counts.link_bytes = value.at("link_bytes").natural();
-  counts.batches = value.at("batches").natural();
-  counts.events = value.at("events").natural();
-  counts.messages = value.at("messages").natural();
-  counts.bytes = value.at("bytes").natural();
-  counts.load_bytes = value.at("load_bytes").natural();
+  for (const auto& [key, member] : numbers) counts.*member = value.at(key).natural();
   return counts;
 }
 
@@ -86,9 +80,7 @@ Result<std::unique_ptr<RemoteProcess>> RemoteProcess::start(const executive::Hos
   if (!process) return std::unexpected(process.error());
   fcntl(process->input.get(), F_SETFL, 0); // a task is shorter than a pipe
   std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(*process)));
-  json::Value request;
-  request["part"] = task;
-  made->write(request);
+  made->write(json::Object{{"part", task}});
   return made;
 }
 
@@ -181,9 +173,7 @@ Result<> RemoteProcess::check(ProcessStats& stats) {
 
 void RemoteProcess::ask() {
   answered_ = false;
-  json::Value request;
-  request["sample"] = true;
-  write(request);
+  write(json::Object{{"sample", true}});
 }
 
 Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
@@ -201,9 +191,7 @@ Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
 }
 
 void RemoteProcess::terminate() {
-  json::Value request;
-  request["terminate"] = true;
-  write(request);
+  write(json::Object{{"terminate", true}});
 }
 
 namespace {
@@ -232,10 +220,8 @@ public:
 private:
   void obey(const json::Value& line) {
     if (line.at("terminate").boolean()) group_.terminate(0);
-    if (!line.at("sample").boolean()) return;
-    json::Value answer;
-    answer["sample"] = to_json(group_.counts(0));
-    write_line(answer);
+    if (line.at("sample").boolean())
+      write_line(json::Object{{"sample", to_json(group_.counts(0))}});
   }
 
   // Its state, if that is another one. A process that is killed has failed.
@@ -272,10 +258,7 @@ private:
   }
 
   static void tell_ready(const ProcessStats& stats) {
-    json::Value line;
-    line["state"] = "ready";
-    line["text"] = stats.text.data();
-    write_line(line);
+    write_line(json::Object{{"state", "ready"}, {"text", stats.text.data()}});
   }
 
   ProcessGroup group_;

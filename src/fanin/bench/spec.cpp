@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> pattern_names{"stream", "roundtrip", "pubsub", "nxn"};
 constexpr std::uint64_t page_max = 64U << 20;
+constexpr std::uint64_t set_max = 1U << 30;
 constexpr std::uint64_t window_max = std::uint64_t{1} << 40;
 constexpr std::uint64_t pipeline_max = 1U << 16;
 constexpr std::uint64_t warmup_max_ns = 60'000'000'000;
@@ -19,6 +20,9 @@ constexpr std::uint64_t period_max_ns = 1'000'000'000'000'000;
 } // namespace
 
 std::string_view name(Pattern pattern) { return pattern_names[static_cast<std::size_t>(pattern)]; }
+std::string_view name(net::WaitPolicy policy) {
+  return policy == net::WaitPolicy::poll ? "poll" : "block";
+}
 
 json::Value Spec::to_json() const {
   json::Value value;
@@ -27,6 +31,8 @@ json::Value Spec::to_json() const {
   value["url"] = url.text();
   value["size"] = size;
   value["page"] = page;
+  value["set"] = set;
+  value["checksum"] = checksum;
   value["records"] = records;
   value["senders"] = senders;
   value["receivers"] = receivers;
@@ -70,6 +76,8 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   spec.size = static_cast<std::uint32_t>(number("size", 1, message_size_max));
   if (!result) return std::unexpected(result.error());
   spec.page = number("page", 0, page_max);
+  spec.set = number("set", 0, set_max);
+  spec.checksum = value.at("checksum").boolean();
   spec.records = static_cast<std::uint32_t>(number("records", 1, message_size_max / spec.size));
   spec.senders = number("senders", 1, processes_max);
   spec.receivers = number("receivers", 1, processes_max);
