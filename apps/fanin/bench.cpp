@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
@@ -80,7 +81,7 @@ Result<> read_nodes(BenchArguments& arguments) {
 } // namespace
 
 Result<std::shared_ptr<const executive::HostList>> read_hosts(BenchArguments& arguments) {
-  if (auto read = read_nodes(arguments); !read) return std::unexpected(read.error());
+  FANIN_TRY(read_nodes(arguments));
   const auto [senders, receivers] = std::pair{arguments.senders, arguments.receivers};
   if (arguments.full_duplex && (senders != receivers || senders < 2))
     return fail(ErrorKind::usage,
@@ -89,26 +90,25 @@ Result<std::shared_ptr<const executive::HostList>> read_hosts(BenchArguments& ar
     if (!arguments.full_duplex) return nullptr;
     return fail(ErrorKind::usage, "--full-duplex: needs hosts: give --testbed or --hosts LIST");
   }
-  auto list =
-      arguments.testbed ? executive::testbed_hosts() : executive::load_hosts(arguments.hosts);
-  if (!list) return std::unexpected(list.error());
+  auto list = FANIN_TRY(arguments.testbed ? executive::testbed_hosts()
+                                          : executive::load_hosts(arguments.hosts));
   const std::size_t needed = 1 + senders + receivers;
-  if (list->hosts.size() < needed)
+  if (list.hosts.size() < needed)
     return std::unexpected(
-        executive::too_few_hosts(*list, needed, fmt::format("{}x{}", senders, receivers)));
+        executive::too_few_hosts(list, needed, fmt::format("{}x{}", senders, receivers)));
   for (std::size_t i = 0; i < needed; ++i) {
-    const executive::Host& host = list->hosts[i];
+    const executive::Host& host = list.hosts[i];
     if (host.addresses.size() >= arguments.rails) continue;
     return fail(ErrorKind::usage,
                 fmt::format("--rails: {}: {} has fewer addresses than {}: {}", host.place,
                             host.name(), arguments.rails,
-                            list->testbed
+                            list.testbed
                                 ? fmt::format("./dev testbed down, then ./dev testbed up {}x{} "
                                               "--rails {}",
                                               senders, receivers, arguments.rails)
                                 : std::string("add them after commas")));
   }
-  return std::make_shared<const executive::HostList>(std::move(*list));
+  return std::make_shared<const executive::HostList>(std::move(list));
 }
 
 std::string share_congestion(net::Url& url, const BenchArguments& arguments,

@@ -10,6 +10,7 @@
 
 #include "bench.hpp"
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/cpu_quota.hpp"
@@ -153,13 +154,10 @@ void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Re
 
 // Errors: those of the configuration, and of its hosts.
 Result<> configure(bench::EvbSetup& setup, const executive::HostList* hosts) {
-  auto configuration = bench::evb_configuration(setup.shape);
-  if (!configuration) return std::unexpected(configuration.error());
+  auto configuration = FANIN_TRY(bench::evb_configuration(setup.shape));
   setup.hosts = hosts;
-  if (hosts != nullptr) {
-    if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned) return assigned;
-  }
-  setup.configuration = std::move(*configuration);
+  if (hosts != nullptr) FANIN_TRY(executive::assign_hosts(configuration, *hosts));
+  setup.configuration = std::move(configuration);
   return {};
 }
 
@@ -167,9 +165,7 @@ Result<> configure(bench::EvbSetup& setup, const executive::HostList* hosts) {
 Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragment_size) {
   Reading reading;
   bench::EvbOptions options;
-  auto hosts = read_hosts(arguments);
-  if (!hosts) return std::unexpected(hosts.error());
-  options.hosts = std::move(*hosts);
+  options.hosts = FANIN_TRY(read_hosts(arguments));
   bench::EvbSetup& setup = options.setup;
   options.url = reading.url("--url", arguments.url);
   if (options.hosts) check_elsewhere(arguments, options.url, reading);
@@ -209,20 +205,17 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
                  .rails = arguments.rails,
                  .url = options.url.text(),
                  .overrides = overrides(arguments, options.url, poll)};
-  if (auto done = configure(setup, options.hosts.get()); !done)
-    return std::unexpected(done.error());
+  FANIN_TRY(configure(setup, options.hosts.get()));
   if (setup.shape.rails > 1 && !options.timeline) {
     options.one_rail = setup;
     options.one_rail->shape.rails = 1;
-    if (auto done = configure(*options.one_rail, options.hosts.get()); !done)
-      return std::unexpected(done.error());
+    FANIN_TRY(configure(*options.one_rail, options.hosts.get()));
   }
   if (arguments.full_duplex && !options.timeline) {
     options.full_duplex_hosts = std::make_shared<const executive::HostList>(
         bench::with_both_on_each(*options.hosts, arguments.senders));
     options.full_duplex = setup;
-    if (auto done = configure(*options.full_duplex, options.full_duplex_hosts.get()); !done)
-      return std::unexpected(done.error());
+    FANIN_TRY(configure(*options.full_duplex, options.full_duplex_hosts.get()));
   }
   return options;
 }
@@ -243,9 +236,8 @@ Result<std::vector<bench::EvbOptions>> read_sizes(const EvbArguments& arguments)
   if (!reading.result()) return std::unexpected(reading.result().error());
   std::vector<bench::EvbOptions> all;
   for (const std::uint32_t size : sizes) {
-    auto options = read_evb(arguments, size);
-    if (!options) return std::unexpected(options.error());
-    all.push_back(std::move(*options));
+    auto options = FANIN_TRY(read_evb(arguments, size));
+    all.push_back(std::move(options));
   }
   return all;
 }
@@ -257,13 +249,12 @@ Result<json::Value> measure(const std::vector<bench::EvbOptions>& all,
   for (const bench::EvbOptions& options : all) {
     if (all.size() > 1 && progress)
       progress(fmt::format("fragments of {}", format_size(options.setup.fragment_size)));
-    auto one = bench::bench_evb(options, progress);
-    if (!one) return one;
+    auto one = FANIN_TRY(bench::bench_evb(options, progress));
     if (result.is_null()) {
-      result = std::move(*one);
+      result = std::move(one);
       continue;
     }
-    for (const auto& row : one->at("results").list()) result["results"].append(row);
+    for (const auto& row : one.at("results").list()) result["results"].append(row);
   }
   return result;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/memory/arena.hpp"
@@ -25,9 +26,8 @@ class Ring {
 public:
   static Result<Ring> make(std::uint64_t page, std::uint64_t set) {
     const std::uint64_t pages = std::max<std::uint64_t>(1, set / page);
-    auto arena = memory::Arena::make(page * pages, {});
-    if (!arena) return std::unexpected(arena.error());
-    return Ring{std::move(*arena), page};
+    auto arena = FANIN_TRY(memory::Arena::make(page * pages, {}));
+    return Ring{std::move(arena), page};
   }
   [[nodiscard]] std::span<std::byte> take() {
     const std::span<std::byte> page{free_[head_], page_};
@@ -71,20 +71,19 @@ public:
   Result<> run(ProcessStats& stats) {
     const PageLayout layout{spec_.size, spec_.page};
     if (in_pieces(spec_)) return write_pieces(stats);
-    auto ring = Ring::make(layout.page(), spec_.set);
-    if (!ring) return std::unexpected(ring.error());
+    auto ring = FANIN_TRY(Ring::make(layout.page(), spec_.set));
     stats.state = ProcessStats::State::ready;
     EventNumber event = 0;
     while (true) {
-      const auto page = ring->take();
+      const auto page = ring.take();
       if (copies(spec_)) {
         copy_records(page, layout, source_);
       } else {
         fill_records(page, layout, event, static_cast<SourceId>(index_), spec_.checksum);
       }
       event += layout.records;
-      if (auto sent = write_page(page); !sent) return sent;
-      ring->give_back(page);
+      FANIN_TRY(write_page(page));
+      ring.give_back(page);
     }
   }
 
@@ -92,7 +91,7 @@ private:
   Result<> write_page(std::span<const std::byte> page) {
     for (std::size_t i = 0; i < (to_all(spec_) ? sockets_.size() : 1); ++i) {
       const auto& socket = sockets_[(to_all(spec_) ? i : index_ + turn_) % sockets_.size()];
-      if (auto sent = write_all(socket.get(), page, spins(spec_)); !sent) return sent;
+      FANIN_TRY(write_all(socket.get(), page, spins(spec_)));
     }
     ++turn_;
     return {};
@@ -110,10 +109,7 @@ private:
         const std::size_t piece = std::min(page.size() - have, spec_.size - at);
         memory::copy(page.data() + have, source_.bytes().subspan(at, piece));
         at += piece;
-        if (auto sent = write_all(socket.get(), std::span{page}.first(have + piece), spins(spec_));
-            !sent) {
-          return sent;
-        }
+        FANIN_TRY(write_all(socket.get(), std::span{page}.first(have + piece), spins(spec_)));
         have = 0;
       }
     }
@@ -141,16 +137,14 @@ public:
 
   Result<> run() {
     const std::uint64_t page = in_pieces(spec_) ? spec_.page : layout_.page();
-    auto made = Ring::make(page, std::max(spec_.set, incoming_.size() * page));
-    if (!made) return std::unexpected(made.error());
-    ring_.emplace(std::move(*made));
+    auto made = FANIN_TRY(Ring::make(page, std::max(spec_.set, incoming_.size() * page)));
+    ring_.emplace(std::move(made));
     stats_.state = ProcessStats::State::ready;
     for (int idle = 0;;) {
       bool any = false;
       for (auto& one : incoming_) {
-        const auto progress = in_pieces(spec_) ? read_piece(one) : read_page(one);
-        if (!progress) return std::unexpected(progress.error());
-        any = any || *progress;
+        const auto progress = FANIN_TRY(in_pieces(spec_) ? read_piece(one) : read_page(one));
+        any = any || progress;
       }
       if (any) continue;
       if (!spins(spec_)) {
@@ -180,10 +174,9 @@ private:
   // Reads what is there. False: nothing was.
   Result<bool> read_page(Incoming& incoming) {
     if (incoming.page.empty()) incoming.page = ring_->take();
-    const auto count = read(incoming, incoming.page.subspan(incoming.have));
-    if (!count) return std::unexpected(count.error());
-    if (*count == 0) return false;
-    incoming.have += *count;
+    const auto count = FANIN_TRY(read(incoming, incoming.page.subspan(incoming.have)));
+    if (count == 0) return false;
+    incoming.have += count;
     if (incoming.have < incoming.page.size()) return true;
     const std::uint32_t records = walk_records(incoming.page, spec_.checksum, spec_.read);
     if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
@@ -198,12 +191,11 @@ private:
     if (incoming.page.empty()) incoming.page = ring_->take();
     const std::size_t left = layout_.record() - incoming.message;
     const auto piece = incoming.page.first(std::min(left, incoming.page.size()));
-    const auto count = read(incoming, piece);
-    if (!count) return std::unexpected(count.error());
-    if (*count == 0) return false;
-    touch(piece.first(*count), spec_.read);
-    stats_.bytes.add(*count);
-    incoming.message += *count;
+    const auto count = FANIN_TRY(read(incoming, piece));
+    if (count == 0) return false;
+    touch(piece.first(count), spec_.read);
+    stats_.bytes.add(count);
+    incoming.message += count;
     if (incoming.message < layout_.record()) return true;
     incoming.message = 0;
     stats_.messages.add(1);
@@ -222,15 +214,12 @@ private:
 // Those who listen say so before anybody connects.
 Result<std::vector<Descriptor>> accept_all(const Spec& spec, std::size_t count,
                                            ProcessStats& stats) {
-  const auto listener = listen_at(spec.url, spec.congestion);
-  if (!listener) return std::unexpected(listener.error());
-  stats.say(listening_address(*listener));
-  stats.state = ProcessStats::State::ready;
+  const auto listener = FANIN_TRY(listen_at(spec.url, spec.congestion));
+  stats.listens_at(listening_address(listener));
   std::vector<Descriptor> sockets;
   for (std::size_t i = 0; i < count; ++i) {
-    auto socket = accept_one(*listener);
-    if (!socket) return std::unexpected(socket.error());
-    sockets.push_back(std::move(*socket));
+    auto socket = FANIN_TRY(accept_one(listener));
+    sockets.push_back(std::move(socket));
   }
   return sockets;
 }
@@ -239,9 +228,8 @@ Result<std::vector<Descriptor>> connect_all(const Spec& spec,
                                             const std::vector<std::string>& addresses) {
   std::vector<Descriptor> sockets;
   for (const auto& address : addresses) {
-    auto socket = connect_to(address, spec.congestion);
-    if (!socket) return std::unexpected(socket.error());
-    sockets.push_back(std::move(*socket));
+    auto socket = FANIN_TRY(connect_to(address, spec.congestion));
+    sockets.push_back(std::move(socket));
   }
   return sockets;
 }
@@ -254,17 +242,15 @@ Ends bare_tcp_ends(const Spec& spec) {
   ends.listeners = to_all(spec) ? 1 : spec.receivers;
   ends.connectors = to_all(spec) ? spec.receivers : spec.senders;
   ends.listen = [spec](std::size_t index, ProcessStats& stats) -> Result<> {
-    auto sockets = accept_all(spec, to_all(spec) ? spec.receivers : spec.senders, stats);
-    if (!sockets) return std::unexpected(sockets.error());
-    if (to_all(spec)) return Sender{spec, index, std::move(*sockets)}.run(stats);
-    return Receiver{spec, std::move(*sockets), stats}.run();
+    auto sockets = FANIN_TRY(accept_all(spec, to_all(spec) ? spec.receivers : spec.senders, stats));
+    if (to_all(spec)) return Sender{spec, index, std::move(sockets)}.run(stats);
+    return Receiver{spec, std::move(sockets), stats}.run();
   };
   ends.connect = [spec](std::size_t index, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto sockets = connect_all(spec, addresses);
-    if (!sockets) return std::unexpected(sockets.error());
-    if (to_all(spec)) return Receiver{spec, std::move(*sockets), stats}.run();
-    return Sender{spec, index, std::move(*sockets)}.run(stats);
+    auto sockets = FANIN_TRY(connect_all(spec, addresses));
+    if (to_all(spec)) return Receiver{spec, std::move(sockets), stats}.run();
+    return Sender{spec, index, std::move(sockets)}.run(stats);
   };
   return ends;
 }

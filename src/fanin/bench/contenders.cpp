@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bare_fabric.hpp"
 #include "fanin/bench/bare_memory.hpp"
@@ -68,9 +69,8 @@ Result<TunedLoop> tune(const Spec& spec, bool may_poll,
            [own, &probe] { return probe(own); }});
     }
   }
-  const auto fastest = find_fastest(probes, options, progress);
-  if (!fastest) return std::unexpected(fastest.error());
-  return TunedLoop{specs[fastest->index], fastest->dropped};
+  const auto fastest = FANIN_TRY(find_fastest(probes, options, progress));
+  return TunedLoop{specs[fastest.index], fastest.dropped};
 }
 
 } // namespace fanin::bench

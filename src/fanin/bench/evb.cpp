@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/bodies.hpp"
@@ -36,13 +37,10 @@ public:
   Result<json::Value> run() {
     executive::share_cores(configuration().processes.size() +
                            (options_.setup.shape.receive ? configuration().readouts() : 0));
-    if (with_baselines()) {
-      if (auto planned = plan(); !planned) return std::unexpected(planned.error());
-    }
+    if (with_baselines()) FANIN_TRY(plan());
     if (options_.timeline) return run_in_time();
-    const auto rounds = run_rounds(contenders(), options_.rounds, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    return report(*rounds);
+    const auto rounds = FANIN_TRY(run_rounds(contenders(), options_.rounds, progress_));
+    return report(rounds);
   }
 
 private:
@@ -53,9 +51,8 @@ private:
                                           return run_evb(options_.setup, options_.window,
                                                          options_.idle, timeline.watch());
                                         }}};
-    const auto rounds = run_rounds(alone, {.runs = 1, .stolen_max = 1}, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    json::Value result = report(*rounds);
+    const auto rounds = FANIN_TRY(run_rounds(alone, {.runs = 1, .stolen_max = 1}, progress_));
+    json::Value result = report(rounds);
     result["timeline"] = timeline.report();
     return result;
   }
@@ -101,17 +98,17 @@ private:
                         name(spec.wait), format_bandwidth(bytes_per_s(*sample))));
       return sample;
     };
-    auto tuned = tune(loop, loop.wait == net::WaitPolicy::poll, probe, options_.rounds, progress_);
-    if (!tuned) return std::unexpected(tuned.error());
-    probes_dropped_ += tuned->dropped;
-    loop = std::move(tuned->spec);
+    auto tuned = FANIN_TRY(
+        tune(loop, loop.wait == net::WaitPolicy::poll, probe, options_.rounds, progress_));
+    probes_dropped_ += tuned.dropped;
+    loop = std::move(tuned.spec);
     return {};
   }
 
   Result<> plan() {
     raw_ = baseline("raw", 0, false);
     fair_ = baseline("fair", options_.working_set, checksum());
-    if (auto tuned = tune_loop(raw_); !tuned) return tuned;
+    FANIN_TRY(tune_loop(raw_));
     return tune_loop(fair_);
   }
 
@@ -151,9 +148,8 @@ private:
     return {"nxn", [this, spec]() -> Result<Sample> {
               if (options_.hosts)
                 return run_on_hosts(spec, spec.senders, *options_.hosts, options_.window);
-              const auto ends = make_ends(spec);
-              if (!ends) return std::unexpected(ends.error());
-              return run_ends(*ends, options_.window);
+              const auto ends = FANIN_TRY(make_ends(spec));
+              return run_ends(ends, options_.window);
             }};
   }
 

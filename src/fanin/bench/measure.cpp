@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::bench {
@@ -106,13 +107,12 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
     std::vector<Sample> samples;
     double stolen = 0;
     for (const auto& contender : contenders) {
-      auto sample = measure_once(contender, options);
-      if (!sample) return std::unexpected(sample.error());
-      stolen = std::max(stolen, sample->stolen);
+      auto sample = FANIN_TRY(measure_once(contender, options));
+      stolen = std::max(stolen, sample.stolen);
       say(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs, contender.what,
-                      format_bandwidth(bytes_per_s(*sample)), format_rate(messages_per_s(*sample)),
-                      sample->remark));
-      samples.push_back(std::move(*sample));
+                      format_bandwidth(bytes_per_s(sample)), format_rate(messages_per_s(sample)),
+                      sample.remark));
+      samples.push_back(std::move(sample));
     }
     if (stolen > options.stolen_max) {
       say_dropped(progress, stolen);
@@ -134,14 +134,13 @@ Result<Fastest> find_fastest(const std::vector<Contender>& settings, const Round
   double best_rate = -1;
   for (std::size_t i = 0; i < settings.size(); ++i) {
     for (std::size_t dropped = 0;;) {
-      const auto sample = measure_once(settings[i], options);
-      if (!sample) return std::unexpected(sample.error());
-      if (sample->stolen <= options.stolen_max) {
-        if (messages_per_s(*sample) > best_rate) fastest.index = i;
-        best_rate = std::max(best_rate, messages_per_s(*sample));
+      const auto sample = FANIN_TRY(measure_once(settings[i], options));
+      if (sample.stolen <= options.stolen_max) {
+        if (messages_per_s(sample) > best_rate) fastest.index = i;
+        best_rate = std::max(best_rate, messages_per_s(sample));
         break;
       }
-      say_dropped(progress, sample->stolen);
+      say_dropped(progress, sample.stolen);
       ++fastest.dropped;
       if (++dropped > options.runs)
         return too_many_dropped(dropped, dropped, "probes of a baseline", options);

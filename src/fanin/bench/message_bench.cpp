@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/contenders.hpp"
@@ -50,18 +51,15 @@ public:
     const bool listeners_elsewhere = options_.other_host.has_value();
     executive::share_cores(processes(options_.spec));
     if (listeners_elsewhere) {
-      auto host = OtherHost::connect(*options_.other_host);
-      if (!host) return std::unexpected(host.error());
-      other_ = std::make_unique<OtherHost>(std::move(*host));
+      auto host = FANIN_TRY(OtherHost::connect(*options_.other_host));
+      other_ = std::make_unique<OtherHost>(std::move(host));
     }
-    if (auto found = find_contenders(); !found) return std::unexpected(found.error());
+    FANIN_TRY(find_contenders());
     result_["bench"] = name(options_.spec.pattern);
     result_["machine"] = describe_machine();
     result_["settings"] = settings();
     put_port(result_, port_);
-    for (const std::uint32_t size : options_.sizes) {
-      if (auto done = run_size(size); !done) return std::unexpected(done.error());
-    }
+    for (const std::uint32_t size : options_.sizes) FANIN_TRY(run_size(size));
     result_["settings"]["probes_dropped"] = probes_dropped_;
     return std::move(result_);
   }
@@ -127,8 +125,8 @@ private:
     }
     if (what == "mpi")
       return other_ ? fail(ErrorKind::unsupported, "mpi: not across two hosts") : find_mpi(spec);
-    const auto ends = make_ends(spec);
-    return ends ? Result<>{} : std::unexpected(ends.error());
+    FANIN_TRY(make_ends(spec));
+    return {};
   }
 
   // Peers that are not here are left out, and the result says why.
@@ -155,21 +153,18 @@ private:
   Result<Sample> measure(const Spec& spec, const Window& window) const {
     if (spec.peer == "mpi") return run_mpi(spec, window);
     if (options_.hosts) return run_on_hosts(spec, options_.spec.senders, *options_.hosts, window);
-    const auto ends = make_ends(spec);
-    if (!ends) return std::unexpected(ends.error());
-    return other_ && ends->listeners > 0 ? other_->run(spec, *ends, window)
-                                         : run_ends(*ends, window);
+    const auto ends = FANIN_TRY(make_ends(spec));
+    return other_ && ends.listeners > 0 ? other_->run(spec, ends, window) : run_ends(ends, window);
   }
 
   Result<> tune_loop(Spec& loop) {
     const bool may_poll = loop.wait == net::WaitPolicy::poll &&
                           (loop.url.scheme == "tcp" || loop.url.scheme.starts_with("ofi+"));
-    auto tuned = tune(
+    auto tuned = FANIN_TRY(tune(
         loop, may_poll, [this](const Spec& spec) { return measure(spec, probe); }, options_.rounds,
-        progress_);
-    if (!tuned) return std::unexpected(tuned.error());
-    probes_dropped_ += tuned->dropped;
-    loop = std::move(tuned->spec);
+        progress_));
+    probes_dropped_ += tuned.dropped;
+    loop = std::move(tuned.spec);
     return {};
   }
 
@@ -178,9 +173,8 @@ private:
     std::vector<Contender> contenders;
     for (const auto& what : names_) {
       Spec spec = spec_of(what, size);
-      if ((what == "raw" || what == "fair") && spec.pattern != Pattern::roundtrip) {
-        if (auto tuned = tune_loop(spec); !tuned) return tuned;
-      }
+      if ((what == "raw" || what == "fair") && spec.pattern != Pattern::roundtrip)
+        FANIN_TRY(tune_loop(spec));
       specs.push_back(spec);
       contenders.push_back({what, [this, spec, &what] {
                               return what == full_duplex
@@ -190,11 +184,10 @@ private:
                             }});
     }
     say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
-    const auto rounds = run_rounds(contenders, options_.rounds, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    for (std::size_t i = 0; i < rounds->all.size(); ++i) {
-      json::Value row = describe(rounds->all[i], specs[i], rounds->all);
-      put_rounds(row, *rounds);
+    const auto rounds = FANIN_TRY(run_rounds(contenders, options_.rounds, progress_));
+    for (std::size_t i = 0; i < rounds.all.size(); ++i) {
+      json::Value row = describe(rounds.all[i], specs[i], rounds.all);
+      put_rounds(row, rounds);
       result_["results"].append(std::move(row));
     }
     return {};

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/loop_process.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/net/link.hpp"
@@ -61,16 +62,12 @@ public:
       : process_(process), spec_(spec), stats_(stats), held_(spec.set) {}
 
   Result<> connect(const std::vector<std::string>& addresses) {
-    auto pool = make_pool(stream_control_page, stream_control_page * 8);
-    if (!pool) return std::unexpected(pool.error());
-    control_pool_ = std::move(*pool);
+    control_pool_ = FANIN_TRY(make_pool(stream_control_page, stream_control_page * 8));
     for (const auto& address : addresses) {
-      const auto url = net::Url::parse(address);
-      if (!url) return std::unexpected(url.error());
-      auto id = process_.transport().connect(
-          *url, {.receive_pool = control_pool_.get(), .handler = this});
-      if (!id) return std::unexpected(id.error());
-      peers_.push_back({.link = {&process_.transport(), *id}});
+      const auto url = FANIN_TRY(net::Url::parse(address));
+      auto id = FANIN_TRY(process_.transport().connect(
+          url, {.receive_pool = control_pool_.get(), .handler = this}));
+      peers_.push_back({.link = {&process_.transport(), id}});
     }
     process_.loop().add(*this);
     return {};
@@ -263,11 +260,9 @@ public:
 
   Result<> listen(std::unique_ptr<memory::PagePool> pool) {
     pool_ = std::move(pool);
-    auto listener =
-        process_.transport().listen(spec_.url, {.receive_pool = pool_.get(), .handler = this});
-    if (!listener) return std::unexpected(listener.error());
-    stats_.say(process_.transport().listening_url(*listener).text());
-    stats_.state = ProcessStats::State::ready;
+    auto listener = FANIN_TRY(
+        process_.transport().listen(spec_.url, {.receive_pool = pool_.get(), .handler = this}));
+    stats_.listens_at(process_.transport().listening_url(listener).text());
     return {};
   }
   void on_event(net::Transport&, net::Event& event) override {
@@ -294,15 +289,14 @@ private:
 };
 
 Result<> receive(const Spec& spec, const Walk& walk, std::uint64_t largest, ProcessStats& stats) {
-  auto process = LoopProcess::make(spec.url, spec.wait);
-  if (!process) return std::unexpected(process.error());
+  auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
   // Each message fills at least half a page; two pages of each connection may be begun.
   const std::uint32_t page = 2 * round_up(largest);
-  auto pool = make_pool(page, 2 * spec.set + (4 + 4 * spec.senders) * std::uint64_t{page});
-  if (!pool) return std::unexpected(pool.error());
-  StreamReceiver receiver{**process, spec, stats, walk};
-  if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
-  (*process)->loop().run();
+  auto pool =
+      FANIN_TRY(make_pool(page, 2 * spec.set + (4 + 4 * spec.senders) * std::uint64_t{page}));
+  StreamReceiver receiver{*process, spec, stats, walk};
+  FANIN_TRY(receiver.listen(std::move(pool)));
+  process->loop().run();
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
@@ -311,12 +305,10 @@ using MakeSender = std::function<Result<std::unique_ptr<StreamSender>>(
 
 Result<> send(const Spec& spec, const std::vector<std::string>& addresses, const MakeSender& make,
               std::size_t index, ProcessStats& stats) {
-  auto process = LoopProcess::make(spec.url, spec.wait);
-  if (!process) return std::unexpected(process.error());
-  auto sender = make(**process, spec, stats, index);
-  if (!sender) return std::unexpected(sender.error());
-  if (auto connecting = (*sender)->connect(addresses); !connecting) return connecting;
-  (*process)->loop().run();
+  auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
+  auto sender = FANIN_TRY(make(*process, spec, stats, index));
+  FANIN_TRY(sender->connect(addresses));
+  process->loop().run();
   return fail(ErrorKind::disconnected, "a receiver is gone");
 }
 
@@ -343,10 +335,9 @@ Ends page_stream_ends(const Spec& spec) {
   const std::uint64_t size = PageLayout{spec.size, spec.page}.page();
   const MakeSender make = [size](LoopProcess& process, const Spec& own, ProcessStats& stats,
                                  std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
-    auto pool =
-        make_pool(round_up(size), sent_bytes(own) + 4 * size, process.transport().shares_memory());
-    if (!pool) return std::unexpected(pool.error());
-    return std::make_unique<PageSender>(process, own, stats, std::move(*pool),
+    auto pool = FANIN_TRY(
+        make_pool(round_up(size), sent_bytes(own) + 4 * size, process.transport().shares_memory()));
+    return std::make_unique<PageSender>(process, own, stats, std::move(pool),
                                         static_cast<SourceId>(index));
   };
   return stream_ends(spec, make, walk_page, size);
@@ -358,13 +349,11 @@ Ends block_stream_ends(const Spec& spec, std::uint32_t source_page, std::uint32_
   const MakeSender make = [=](LoopProcess& process, const Spec& own, ProcessStats& stats,
                               std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     const bool shared = process.transport().shares_memory();
-    auto pool = make_pool(source_page, sent_bytes(own) + 8 * std::uint64_t{source_page}, shared);
-    if (!pool) return std::unexpected(pool.error());
-    auto metadata = make_pool(256U << 10, 16U << 20, shared);
-    if (!metadata) return std::unexpected(metadata.error());
-    return std::make_unique<BlockSender>(process, own, stats, std::move(*pool),
-                                         std::move(*metadata), batch_events,
-                                         static_cast<SourceId>(index + 1));
+    auto pool =
+        FANIN_TRY(make_pool(source_page, sent_bytes(own) + 8 * std::uint64_t{source_page}, shared));
+    auto metadata = FANIN_TRY(make_pool(256U << 10, 16U << 20, shared));
+    return std::make_unique<BlockSender>(process, own, stats, std::move(pool), std::move(metadata),
+                                         batch_events, static_cast<SourceId>(index + 1));
   };
   return stream_ends(spec, make, walk_block, spec.page + head);
 }

@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/network_state.hpp"
 #include "fanin/bench/remote_process.hpp"
@@ -119,15 +120,14 @@ Result<ProcessGroup::Stats> ProcessGroup::make_stats() {
 }
 
 Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
-  auto stats = make_stats();
-  if (!stats) return std::unexpected(stats.error());
+  auto stats = FANIN_TRY(make_stats());
   const pid_t pid = fork();
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   if (pid == 0) {
     (void)prctl(PR_SET_NAME, name.c_str()); // as top and perf show it
-    run_child(body, **stats);
+    run_child(body, *stats);
   }
-  members_.push_back({std::move(name), pid, std::move(*stats)});
+  members_.push_back({std::move(name), pid, std::move(stats)});
   return members_.size() - 1;
 }
 
@@ -136,26 +136,20 @@ ProcessGroup::ProcessGroup() = default;
 bool ProcessGroup::Member::alive() const { return there ? there->alive() : pid > 0; }
 
 Result<> ProcessGroup::check() {
-  for (auto& member : members_) {
-    if (auto checked = check(member); !checked) return checked;
-  }
+  for (auto& member : members_) FANIN_TRY(check(member));
   return {};
 }
 
 Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
                                            const json::Value& task) {
-  auto stats = make_stats();
-  if (!stats) return std::unexpected(stats.error());
-  auto there = RemoteProcess::start(host, task);
-  if (!there) return std::unexpected(there.error());
-  members_.push_back({std::move(name), -1, std::move(*stats), std::move(*there)});
+  auto stats = FANIN_TRY(make_stats());
+  auto there = FANIN_TRY(RemoteProcess::start(host, task));
+  members_.push_back({std::move(name), -1, std::move(stats), std::move(there)});
   return members_.size() - 1;
 }
 
 Result<> ProcessGroup::check(Member& member) {
-  if (member.there) {
-    if (auto checked = member.there->check(*member.stats); !checked) return checked;
-  }
+  if (member.there) FANIN_TRY(member.there->check(*member.stats));
   if (member.stats->state.load() == ProcessStats::State::failed) {
     return fail(ErrorKind::internal, fmt::format("{}: {}", member.name, member.stats->text.data()));
   }
@@ -179,7 +173,7 @@ Result<> ProcessGroup::wait_until_running(std::size_t index) {
 Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
   const Time limit = now() + start_patience;
   while (members_[index].stats->state.load() < state) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     const Member& member = members_[index];
     if (!member.alive() || now() > limit) {
       const std::string where =
@@ -220,9 +214,8 @@ ProcessCounts ProcessGroup::counts(std::size_t index) const {
 }
 
 Result<pid_t> ProcessGroup::pid_of(std::size_t index) {
-  const auto here = sample();
-  if (!here) return std::unexpected(here.error());
-  return static_cast<pid_t>(here->processes[index].pid);
+  const auto here = FANIN_TRY(sample());
+  return static_cast<pid_t>(here.processes[index].pid);
 }
 
 // Of all at about the same time.
@@ -239,9 +232,8 @@ Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
       snapshot.processes.push_back(counts(i));
       continue;
     }
-    const auto counted = member.there->answer(*member.stats);
-    if (!counted) return std::unexpected(counted.error());
-    snapshot.processes.push_back(*counted);
+    const auto counted = FANIN_TRY(member.there->answer(*member.stats));
+    snapshot.processes.push_back(counted);
   }
   return snapshot;
 }
@@ -290,11 +282,10 @@ Result<> ProcessGroup::watch_for(Duration duration, const Snapshot& before, cons
   for (Time next = before.at + watch.every;
        watch.every > Duration{} && next <= before.at + duration; next += watch.every) {
     pause_for(std::max(Duration{}, next - now()));
-    auto here = sample();
-    if (!here) return std::unexpected(here.error());
-    watch.on_sample(here->at - before.at, difference(last, *here));
-    last = std::move(*here);
-    if (auto alive = check(); !alive) return alive;
+    auto here = FANIN_TRY(sample());
+    watch.on_sample(here.at - before.at, difference(last, here));
+    last = std::move(here);
+    FANIN_TRY(check());
   }
   pause_for(std::max(Duration{}, before.at + duration - now()));
   return {};
@@ -304,27 +295,21 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
                                      const Watch& watch) {
   const Time limit = now() + start_patience;
   while (wait_for_messages) {
-    const auto here = sample();
-    if (!here) return std::unexpected(here.error());
-    if (here->has_messages()) break;
-    if (auto alive = check(); !alive) return std::unexpected(alive.error());
+    const auto here = FANIN_TRY(sample());
+    if (here.has_messages()) break;
+    FANIN_TRY(check());
     if (now() > limit) return fail(ErrorKind::internal, "nothing arrives");
     pause_for(look_every);
   }
   pause_for(warmup);
-  const auto dropped = drops();
-  if (!dropped) return std::unexpected(dropped.error());
-  const auto before = sample();
-  if (!before) return std::unexpected(before.error());
-  if (auto watched = watch_for(duration, *before, watch); !watched)
-    return std::unexpected(watched.error());
-  const auto after = sample();
-  if (!after) return std::unexpected(after.error());
-  if (auto alive = check(); !alive) return std::unexpected(alive.error());
-  const auto dropped_then = drops();
-  if (!dropped_then) return std::unexpected(dropped_then.error());
-  Sample measured = difference(*before, *after);
-  measured.switch_drops = *dropped_then - *dropped;
+  const auto dropped = FANIN_TRY(drops());
+  const auto before = FANIN_TRY(sample());
+  FANIN_TRY(watch_for(duration, before, watch));
+  const auto after = FANIN_TRY(sample());
+  FANIN_TRY(check());
+  const auto dropped_then = FANIN_TRY(drops());
+  Sample measured = difference(before, after);
+  measured.switch_drops = dropped_then - dropped;
   return measured;
 }
 
@@ -341,7 +326,7 @@ void ProcessGroup::terminate(std::size_t index) const {
 Result<> ProcessGroup::wait_until_ended(Duration patience) {
   const Time limit = now() + patience;
   while (true) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     std::string left;
     for (const auto& member : members_) {
       if (member.alive()) left += (left.empty() ? "" : ", ") + member.name;
@@ -358,7 +343,7 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
 Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
   const Time limit = now() + patience;
   while (members_[index].alive()) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
     pause_for(look_every);
   }

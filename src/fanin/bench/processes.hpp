@@ -50,6 +50,10 @@ struct ProcessStats {
 
   void say(std::string_view words) { copy(words, text); }
   void note(std::string_view words) { copy(words, remark); }
+  void listens_at(std::string_view addresses) {
+    say(addresses);
+    state = State::ready;
+  }
 
 private:
   template <std::size_t size>

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bodies.hpp"
 
 namespace fanin::bench {
@@ -76,10 +77,9 @@ void write_line(const json::Value& line) {
 
 Result<std::unique_ptr<RemoteProcess>> RemoteProcess::start(const executive::Host& host,
                                                             const json::Value& task) {
-  auto process = executive::start_on(host);
-  if (!process) return std::unexpected(process.error());
-  fcntl(process->input.get(), F_SETFL, 0); // a task is shorter than a pipe
-  std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(*process)));
+  auto process = FANIN_TRY(executive::start_on(host));
+  fcntl(process.input.get(), F_SETFL, 0); // a task is shorter than a pipe
+  std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(process)));
   made->write(json::Object{{"part", task}});
   return made;
 }
@@ -153,7 +153,7 @@ Result<> RemoteProcess::take_lines(ProcessStats& stats) {
     const auto line = json::Value::parse(std::string_view{text_}.substr(at, end - at));
     at = end + 1;
     if (!line || !line->is_object()) continue; // what a shell there says on its own
-    if (auto taken = take(*line, stats); !taken) return taken;
+    FANIN_TRY(take(*line, stats));
   }
   text_.erase(0, at);
   return {};
@@ -164,7 +164,7 @@ Result<> RemoteProcess::check(ProcessStats& stats) {
   bool ended = false;
   while (!ended && read_some(process_.output.get(), 0, text_, ended)) {
   }
-  if (auto taken = take_lines(stats); !taken) return taken;
+  FANIN_TRY(take_lines(stats));
   if (!ended) return {};
   if (!ended_ && stats.state.load() != ProcessStats::State::failed) return lost();
   collect();
@@ -180,7 +180,7 @@ Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
   while (!answered_ && alive()) {
     bool ended = false;
     const bool some = read_some(process_.output.get(), answer_patience_ms, text_, ended);
-    if (auto taken = take_lines(stats); !taken) return std::unexpected(taken.error());
+    FANIN_TRY(take_lines(stats));
     if (answered_ || ended_) break;
     if (ended) return lost();
     if (!some)
@@ -190,9 +190,7 @@ Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
   return counts_;
 }
 
-void RemoteProcess::terminate() {
-  write(json::Object{{"terminate", true}});
-}
+void RemoteProcess::terminate() { write(json::Object{{"terminate", true}}); }
 
 namespace {
 
@@ -200,8 +198,7 @@ namespace {
 class Server {
 public:
   Result<> run(const ProcessGroup::Body& body) {
-    auto started = group_.start("part", body);
-    if (!started) return std::unexpected(started.error());
+    FANIN_TRY(group_.start("part", body));
     std::string text;
     for (bool ended = false; !ended;) {
       tell();
@@ -268,9 +265,8 @@ private:
 } // namespace
 
 Result<> serve_process(const json::Value& task) {
-  const auto body = body_of(task);
-  if (!body) return std::unexpected(body.error());
-  return Server{}.run(*body);
+  const auto body = FANIN_TRY(body_of(task));
+  return Server{}.run(body);
 }
 
 } // namespace fanin::bench

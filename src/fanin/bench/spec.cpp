@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/builder/lane.hpp"
 
 namespace fanin::bench {
@@ -70,9 +71,7 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   if (index == pattern_names.size()) return fail(ErrorKind::malformed, "no such pattern");
   spec.pattern = static_cast<Pattern>(index);
   spec.peer = value.at("peer").text();
-  auto url = net::Url::parse(value.at("url").text());
-  if (!url) return std::unexpected(url.error());
-  spec.url = std::move(*url);
+  spec.url = FANIN_TRY(net::Url::parse(value.at("url").text()));
   spec.size = static_cast<std::uint32_t>(number("size", 1, message_size_max));
   if (!result) return std::unexpected(result.error());
   spec.page = number("page", 0, page_max);

@@ -1,4 +1,5 @@
 #include "fanin/message/high_throughput_receiver.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::message {
 
@@ -24,9 +25,7 @@ HighThroughputReceiver::listen(Context& context, const net::Url& url,
                                HighThroughputReceiverOptions options) {
   std::unique_ptr<HighThroughputReceiver> receiver(
       new HighThroughputReceiver(context, std::move(options)));
-  auto listening = receiver->acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  receiver->url_ = std::move(*listening);
+  receiver->url_ = FANIN_TRY(receiver->acceptor_.listen(url));
   return receiver;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message {
@@ -45,8 +46,7 @@ HighThroughputSender::connect(Context& context, const net::Url& url,
   }
   std::unique_ptr<HighThroughputSender> sender(
       new HighThroughputSender(context, std::move(options)));
-  if (auto connected = sender->connector_.connect(url); !connected)
-    return std::unexpected(connected.error());
+  FANIN_TRY(sender->connector_.connect(url));
   return sender;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 
@@ -39,8 +40,7 @@ LowLatencySender::~LowLatencySender() { context_.forget(*this); }
 Result<std::unique_ptr<LowLatencySender>>
 LowLatencySender::connect(Context& context, const net::Url& url, LowLatencySenderOptions options) {
   std::unique_ptr<LowLatencySender> sender(new LowLatencySender(context, std::move(options)));
-  if (auto connected = sender->connector_.connect(url); !connected)
-    return std::unexpected(connected.error());
+  FANIN_TRY(sender->connector_.connect(url));
   return sender;
 }
 
@@ -123,9 +123,7 @@ LowLatencyReceiver::listen(Context& context, const net::Url& url,
   if (!options.on_message)
     return fail(ErrorKind::usage, "on_message is not set, so nobody would receive the messages");
   std::unique_ptr<LowLatencyReceiver> receiver(new LowLatencyReceiver(context, std::move(options)));
-  auto listening = receiver->acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  receiver->url_ = std::move(*listening);
+  receiver->url_ = FANIN_TRY(receiver->acceptor_.listen(url));
   return receiver;
 }
 

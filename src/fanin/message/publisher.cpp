@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/message.hpp"
 
@@ -41,9 +42,7 @@ Publisher::~Publisher() {
 Result<std::unique_ptr<Publisher>> Publisher::listen(Context& context, const net::Url& url,
                                                      PublisherOptions options) {
   std::unique_ptr<Publisher> publisher(new Publisher(context, std::move(options)));
-  auto listening = publisher->acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  publisher->url_ = std::move(*listening);
+  publisher->url_ = FANIN_TRY(publisher->acceptor_.listen(url));
   return publisher;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message {
@@ -120,8 +121,7 @@ Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mo
   Connection* connection = find(id, mode);
   if (connection == nullptr) {
     auto made = std::make_unique<Connection>(*this, id, mode);
-    if (auto connected = made->connector.connect(publisher); !connected)
-      return std::unexpected(connected.error());
+    FANIN_TRY(made->connector.connect(publisher));
     if (known == publishers_.end()) publishers_.push_back(publisher);
     connection = connections_.emplace_back(std::move(made)).get();
   }
