@@ -9,13 +9,40 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
 #include "fanin/builder/lane.hpp"
+#include "terminal.hpp"
 
 namespace fanin::command {
 
-void add_host_options(CLI::App& command, HostArguments& arguments) {
+void add_bench_options(CLI::App& command, BenchArguments& arguments) {
+  command.add_option("--duration", arguments.duration, "Length of one measurement, as 2s");
+  command.add_option("--runs", arguments.runs, "Measurements of each contender, in turns")
+      ->check(CLI::Range(1, 1000));
+  command
+      .add_option("--wait", arguments.wait,
+                  "poll (default where there are enough cores, and not with --idle) or block")
+      ->check(CLI::IsMember({"poll", "block"}));
+  command.add_option("--congestion", arguments.congestion,
+                     "TCP congestion control of all connections; default: the host's. With "
+                     "another one zeromq and mpi are left out");
+  command
+      .add_option("--stolen-max", arguments.stolen_max,
+                  "Percent of a round's time that other machines may take; a round above it is "
+                  "dropped, counted and run again (5)")
+      ->check(CLI::Range(0.0, 100.0));
+  command.add_option("--json", arguments.json, "File for the result; - is standard output");
+  command.add_option("--plot", arguments.plot, "File for a drawing of the result, SVG");
+  command.add_flag("-q,--quiet", arguments.quiet, "No progress");
+}
+
+void add_host_options(CLI::App& command, BenchArguments& arguments) {
+  const auto processes = CLI::Range(std::size_t{1}, bench::processes_max);
+  command.add_option("--rus", arguments.senders, "Readout units, or senders")->check(processes);
+  command.add_option("--bus", arguments.receivers, "Builder units, or receivers")->check(processes);
   command.add_option("--nodes", arguments.nodes, "NxM: as --rus N --bus M");
   auto* hosts = command.add_option(
       "--hosts", arguments.hosts,
@@ -30,7 +57,10 @@ void add_host_options(CLI::App& command, HostArguments& arguments) {
                    "On other hosts: also measured with one of the N and one of the M on each host");
 }
 
-Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::size_t& receivers) {
+namespace {
+
+// --nodes into the two numbers. Errors: usage.
+Result<> read_nodes(BenchArguments& arguments) {
   if (arguments.nodes.empty()) return {};
   const auto number = [](std::string_view text) {
     std::size_t value = 0;
@@ -40,16 +70,19 @@ Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::s
   };
   const std::string_view nodes = arguments.nodes;
   const auto x = nodes.find('x');
-  senders = number(nodes.substr(0, x));
-  receivers = x == std::string_view::npos ? 0 : number(nodes.substr(x + 1));
-  if (senders > 0 && receivers > 0) return {};
+  arguments.senders = number(nodes.substr(0, x));
+  arguments.receivers = x == std::string_view::npos ? 0 : number(nodes.substr(x + 1));
+  if (arguments.senders > 0 && arguments.receivers > 0) return {};
   return fail(ErrorKind::usage,
               fmt::format("--nodes: \"{}\" is not NxM with 1 to {} of each, as 4x4",
                           arguments.nodes, bench::processes_max));
 }
 
-Result<std::shared_ptr<const executive::HostList>>
-read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers) {
+} // namespace
+
+Result<std::shared_ptr<const executive::HostList>> read_hosts(BenchArguments& arguments) {
+  FANIN_TRY(read_nodes(arguments));
+  const auto [senders, receivers] = std::pair{arguments.senders, arguments.receivers};
   if (arguments.full_duplex && (senders != receivers || senders < 2))
     return fail(ErrorKind::usage,
                 "--full-duplex: needs as many readout as builder units, two at least: --nodes 2x2");
@@ -57,37 +90,36 @@ read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t 
     if (!arguments.full_duplex) return nullptr;
     return fail(ErrorKind::usage, "--full-duplex: needs hosts: give --testbed or --hosts LIST");
   }
-  auto list =
-      arguments.testbed ? executive::testbed_hosts() : executive::load_hosts(arguments.hosts);
-  if (!list) return std::unexpected(list.error());
+  auto list = FANIN_TRY(arguments.testbed ? executive::testbed_hosts()
+                                          : executive::load_hosts(arguments.hosts));
   const std::size_t needed = 1 + senders + receivers;
-  if (list->hosts.size() < needed)
+  if (list.hosts.size() < needed)
     return std::unexpected(
-        executive::too_few_hosts(*list, needed, fmt::format("{}x{}", senders, receivers)));
+        executive::too_few_hosts(list, needed, fmt::format("{}x{}", senders, receivers)));
   for (std::size_t i = 0; i < needed; ++i) {
-    const executive::Host& host = list->hosts[i];
+    const executive::Host& host = list.hosts[i];
     if (host.addresses.size() >= arguments.rails) continue;
     return fail(ErrorKind::usage,
                 fmt::format("--rails: {}: {} has fewer addresses than {}: {}", host.place,
                             host.name(), arguments.rails,
-                            list->testbed
+                            list.testbed
                                 ? fmt::format("./dev testbed down, then ./dev testbed up {}x{} "
                                               "--rails {}",
                                               senders, receivers, arguments.rails)
                                 : std::string("add them after commas")));
   }
-  return std::make_shared<const executive::HostList>(std::move(*list));
+  return std::make_shared<const executive::HostList>(std::move(list));
 }
 
-std::string share_congestion(net::Url& url, const std::string& asked,
+std::string share_congestion(net::Url& url, const BenchArguments& arguments,
                              const executive::HostList* hosts, Reading& reading) {
-  std::string name = asked;
+  std::string name = arguments.congestion;
   const auto written = url.options.find("congestion");
   if (written != url.options.end()) {
     if (name.empty()) name = written->second;
     if (name != written->second)
       reading.fail_with("--congestion",
-                        fmt::format("is {}, and that of --url is {}", asked, written->second));
+                        fmt::format("is {}, and that of --url is {}", name, written->second));
   }
   if (name.empty() && hosts != nullptr) name = hosts->congestion;
   if (name.empty()) name = bench::host_congestion();
@@ -97,12 +129,19 @@ std::string share_congestion(net::Url& url, const std::string& asked,
   return name;
 }
 
-void add_stolen_option(CLI::App& command, double& percent) {
-  command
-      .add_option("--stolen-max", percent,
-                  "Percent of a round's time that other machines may take; a round above it is "
-                  "dropped, counted and run again (5)")
-      ->check(CLI::Range(0.0, 100.0));
+void read_rounds(const BenchArguments& arguments, Duration& duration, bench::RoundOptions& rounds,
+                 Reading& reading) {
+  if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
+    duration = *time;
+  if (duration < shortest_sample)
+    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest_sample)));
+  rounds.runs = arguments.runs;
+  rounds.stolen_max = arguments.stolen_max / 100;
+}
+
+bench::Progress progress_of(const BenchArguments& arguments) {
+  if (arguments.quiet) return {};
+  return [](std::string_view line) { say(fmt::format("{}\n", line)); };
 }
 
 void add_bench(CLI::App& app, int& status) {

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/bench/measure.hpp"
 #include "fanin/executive/host_list.hpp"
 #include "fanin/net/url.hpp"
 #include "reading.hpp"
@@ -16,29 +18,49 @@ class App;
 
 namespace fanin::command {
 
-// --nodes, --rails, --hosts and --testbed, of benches of many nodes.
-struct HostArguments {
+// What all benches can be told, as the user wrote it; empty: the default.
+struct BenchArguments {
   std::string nodes; // NxM
+  std::size_t senders = 1;
+  std::size_t receivers = 1;
   std::string hosts;
   bool testbed = false;
   std::size_t rails = 1;
   bool full_duplex = false;
+  std::string url = "tcp";
+  std::string sizes;
+  std::string duration = "1s";
+  std::size_t runs = 3;
+  std::string wait = "poll";
+  std::string congestion; // empty: the host's, or the testbed's
+  double stolen_max = 5; // percent
+  std::string shaping = "none";
+  std::string rate;
+  std::string json;
+  std::string plot;
+  bool quiet = false;
 };
-void add_host_options(CLI::App& command, HostArguments& arguments);
-// --nodes into the two numbers. Errors: usage.
-[[nodiscard]] Result<> read_nodes(const HostArguments& arguments, std::size_t& senders,
-                                  std::size_t& receivers);
-// Null: all on this host. Errors: usage; too few hosts, or addresses of one; full duplex without
-// hosts or with other numbers of units.
-[[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
-read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers);
+inline constexpr const char* shapings = "none, random, linear-shift, barrel-shifter or tokens";
+inline constexpr Duration shortest_sample = std::chrono::milliseconds{50}; // of a measurement
 
-// The TCP congestion control of all contenders: `asked` (--congestion), that of the address, the
-// testbed's, the host's; the first that there is. It is put into the address.
-[[nodiscard]] std::string share_congestion(net::Url& url, const std::string& asked,
+// --duration, --runs, --wait, --congestion, --stolen-max, --json, --plot and --quiet.
+void add_bench_options(CLI::App& command, BenchArguments& arguments);
+// --rus, --bus, --nodes, --rails, --hosts, --testbed and --full-duplex, of benches of many nodes.
+void add_host_options(CLI::App& command, BenchArguments& arguments);
+
+// --nodes, --hosts and --testbed into the two numbers and the list. Null: all on this host. Errors:
+// usage; too few hosts, or addresses of one; full duplex without hosts or with other numbers of
+// units.
+[[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
+read_hosts(BenchArguments& arguments);
+// The TCP congestion control of all contenders: --congestion, that of the address, the testbed's,
+// the host's; the first that there is. It is put into the address.
+[[nodiscard]] std::string share_congestion(net::Url& url, const BenchArguments& arguments,
                                            const executive::HostList* hosts, Reading& reading);
-// --stolen-max, in percent.
-void add_stolen_option(CLI::App& command, double& percent);
+void read_rounds(const BenchArguments& arguments, Duration& duration, bench::RoundOptions& rounds,
+                 Reading& reading);
+[[nodiscard]] bench::Progress progress_of(const BenchArguments& arguments);
+
 void add_message_benches(CLI::App& bench, int& status); // stream, roundtrip, pubsub, nxn
 void add_evb(CLI::App& bench, int& status);
 

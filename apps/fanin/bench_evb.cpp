@@ -10,6 +10,7 @@
 
 #include "bench.hpp"
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/cpu_quota.hpp"
@@ -25,28 +26,14 @@ namespace {
 
 constexpr std::uint32_t fragment_size_max = 16U << 20;
 const std::string no_event_within_a_run = "0.001Hz"; // and yet connected
-constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
 
-// As the user wrote them; empty: the default.
-struct EvbArguments {
-  HostArguments hosts;
-  std::size_t rus = 1;
-  std::size_t bus = 1;
+struct EvbArguments : BenchArguments {
   std::size_t sources = 1;
-  std::string url = "tcp";
-  std::string fragment_sizes = "16KiB";
   std::string fragment_sigma; // empty: all have the same size
   std::string protocol = "push";
-  std::string shaping = "none";
   std::string shaping_window;
   std::string integrity = "crc32c";
-  std::string duration = "2s";
-  std::size_t runs = 5;
-  std::string wait = "poll";
-  std::string congestion; // empty: the host's, or the testbed's
-  double stolen_max = 5; // percent
   std::string working_set;
-  std::string rate;
   std::string requirement;
   std::string throttle;
   std::string latency;
@@ -57,18 +44,15 @@ struct EvbArguments {
   std::size_t batch_events = 0;
   std::string batch_size;
   std::string transfer_window;
-  std::string json;
   std::string every; // empty: no course of time
   std::size_t side_load = 0;
   std::string side_load_from = "50%";
   std::string sensors; // empty: this host's
   std::string csv;
-  std::string plot;
   bool receive = false;
   bool ladder = false;
   bool idle = false;
   bool no_baselines = false;
-  bool quiet = false;
 };
 
 // The options that are keys of the configuration, which says what is wrong with them.
@@ -133,7 +117,8 @@ double read_percent(const char* option, const std::string& text, Reading& readin
 void read_throttle(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
   if (arguments.throttle.empty()) return;
   options.throttle = read_percent("--throttle", arguments.throttle, reading);
-  if (arguments.bus < 2) reading.fail_with("--throttle", "needs several builder units: --bus 2");
+  if (arguments.receivers < 2)
+    reading.fail_with("--throttle", "needs several builder units: --bus 2");
   if (options.hosts && !options.hosts->testbed)
     reading.fail_with("--throttle", "not on other hosts, but for the testbed");
   if (options.url.reach() == net::Reach::process || !arguments.storage.empty() || arguments.idle ||
@@ -154,8 +139,9 @@ void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Re
   bench::TimelineOptions timeline;
   if (const auto every = parse_duration(arguments.every); reading.keep("--every", every))
     timeline.every = *every;
-  if (timeline.every < shortest || timeline.every > options.duration)
-    reading.fail_with("--every", fmt::format("from {} to the duration", format_duration(shortest)));
+  if (timeline.every < shortest_sample || timeline.every > options.window.duration)
+    reading.fail_with("--every",
+                      fmt::format("from {} to the duration", format_duration(shortest_sample)));
   timeline.side_load = arguments.side_load;
   timeline.side_load_from = read_percent("--side-load-from", arguments.side_load_from, reading);
   if (!arguments.sensors.empty()) timeline.sensors = arguments.sensors;
@@ -168,13 +154,10 @@ void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Re
 
 // Errors: those of the configuration, and of its hosts.
 Result<> configure(bench::EvbSetup& setup, const executive::HostList* hosts) {
-  auto configuration = bench::evb_configuration(setup.shape);
-  if (!configuration) return std::unexpected(configuration.error());
+  auto configuration = FANIN_TRY(bench::evb_configuration(setup.shape));
   setup.hosts = hosts;
-  if (hosts != nullptr) {
-    if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned) return assigned;
-  }
-  setup.configuration = std::move(*configuration);
+  if (hosts != nullptr) FANIN_TRY(executive::assign_hosts(configuration, *hosts));
+  setup.configuration = std::move(configuration);
   return {};
 }
 
@@ -182,11 +165,7 @@ Result<> configure(bench::EvbSetup& setup, const executive::HostList* hosts) {
 Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragment_size) {
   Reading reading;
   bench::EvbOptions options;
-  if (auto read = read_nodes(arguments.hosts, arguments.rus, arguments.bus); !read)
-    return std::unexpected(read.error());
-  auto hosts = read_host_list(arguments.hosts, arguments.rus, arguments.bus);
-  if (!hosts) return std::unexpected(hosts.error());
-  options.hosts = std::move(*hosts);
+  options.hosts = FANIN_TRY(read_hosts(arguments));
   bench::EvbSetup& setup = options.setup;
   options.url = reading.url("--url", arguments.url);
   if (options.hosts) check_elsewhere(arguments, options.url, reading);
@@ -197,54 +176,46 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
   reading.size("--fragment-sigma", arguments.fragment_sigma, sigma);
   if (sigma != 0 && arguments.receive)
     reading.fail_with("--fragment-sigma", "not with --receive, whose fragments are all alike");
-  options.congestion =
-      share_congestion(options.url, arguments.congestion, options.hosts.get(), reading);
+  options.congestion = share_congestion(options.url, arguments, options.hosts.get(), reading);
   setup.fragment_size = fragment_size;
-  if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
-    options.duration = *time;
-  if (options.duration < shortest)
-    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
+  read_rounds(arguments, options.window.duration, options.rounds, reading);
   read_timeline(arguments, options, reading);
-  options.runs = arguments.runs;
-  options.stolen_max = arguments.stolen_max / 100;
   reading.size("--working-set", arguments.working_set, options.working_set);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
-  const std::size_t processes = (arguments.receive ? 2 : 1) * arguments.rus + arguments.bus;
+  const std::size_t processes =
+      (arguments.receive ? 2 : 1) * arguments.senders + arguments.receivers;
   // One that polls takes a whole core, however little it has to do: it has nothing to throttle.
   const bool poll = arguments.wait == "poll" && !arguments.idle && arguments.throttle.empty() &&
                     processes <= executive::usable_cores();
   const bool poll_evm = poll && processes < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  if (arguments.sources < arguments.hosts.rails)
+  if (arguments.sources < arguments.rails)
     reading.fail_with("--rails", fmt::format("a source uses one at a time: give --sources {} too",
-                                             arguments.hosts.rails));
+                                             arguments.rails));
   options.baselines = !arguments.no_baselines;
   options.ladder = arguments.ladder;
   options.idle = arguments.idle;
   if (!reading.result()) return std::unexpected(reading.result().error());
-  setup.shape = {.readout_units = arguments.rus,
-                 .builder_units = arguments.bus,
+  setup.shape = {.readout_units = arguments.senders,
+                 .builder_units = arguments.receivers,
                  .sources = arguments.sources,
                  .fragment_size = setup.fragment_size,
                  .fragment_sigma = sigma,
                  .receive = arguments.receive,
-                 .rails = arguments.hosts.rails,
+                 .rails = arguments.rails,
                  .url = options.url.text(),
                  .overrides = overrides(arguments, options.url, poll)};
-  if (auto done = configure(setup, options.hosts.get()); !done)
-    return std::unexpected(done.error());
+  FANIN_TRY(configure(setup, options.hosts.get()));
   if (setup.shape.rails > 1 && !options.timeline) {
     options.one_rail = setup;
     options.one_rail->shape.rails = 1;
-    if (auto done = configure(*options.one_rail, options.hosts.get()); !done)
-      return std::unexpected(done.error());
+    FANIN_TRY(configure(*options.one_rail, options.hosts.get()));
   }
-  if (arguments.hosts.full_duplex && !options.timeline) {
+  if (arguments.full_duplex && !options.timeline) {
     options.full_duplex_hosts = std::make_shared<const executive::HostList>(
-        bench::with_both_on_each(*options.hosts, arguments.rus));
+        bench::with_both_on_each(*options.hosts, arguments.senders));
     options.full_duplex = setup;
-    if (auto done = configure(*options.full_duplex, options.full_duplex_hosts.get()); !done)
-      return std::unexpected(done.error());
+    FANIN_TRY(configure(*options.full_duplex, options.full_duplex_hosts.get()));
   }
   return options;
 }
@@ -259,15 +230,14 @@ std::string title_of(const json::Value& result) {
 // A bench for each size; all are read before the first one begins.
 Result<std::vector<bench::EvbOptions>> read_sizes(const EvbArguments& arguments) {
   Reading reading;
-  const auto sizes = reading.sizes("--fragment-sizes", arguments.fragment_sizes, fragment_size_max);
+  const auto sizes = reading.sizes("--fragment-sizes", arguments.sizes, fragment_size_max);
   if (sizes.size() > 1 && !arguments.every.empty())
     reading.fail_with("--every", "one size of a fragment at a time");
   if (!reading.result()) return std::unexpected(reading.result().error());
   std::vector<bench::EvbOptions> all;
   for (const std::uint32_t size : sizes) {
-    auto options = read_evb(arguments, size);
-    if (!options) return std::unexpected(options.error());
-    all.push_back(std::move(*options));
+    auto options = FANIN_TRY(read_evb(arguments, size));
+    all.push_back(std::move(options));
   }
   return all;
 }
@@ -279,13 +249,12 @@ Result<json::Value> measure(const std::vector<bench::EvbOptions>& all,
   for (const bench::EvbOptions& options : all) {
     if (all.size() > 1 && progress)
       progress(fmt::format("fragments of {}", format_size(options.setup.fragment_size)));
-    auto one = bench::bench_evb(options, progress);
-    if (!one) return one;
+    auto one = FANIN_TRY(bench::bench_evb(options, progress));
     if (result.is_null()) {
-      result = std::move(*one);
+      result = std::move(one);
       continue;
     }
-    for (const auto& row : one->at("results").list()) result["results"].append(row);
+    for (const auto& row : one.at("results").list()) result["results"].append(row);
   }
   return result;
 }
@@ -293,9 +262,7 @@ Result<json::Value> measure(const std::vector<bench::EvbOptions>& all,
 int run_evb(const EvbArguments& arguments) {
   const auto options = read_sizes(arguments);
   if (!options) return complain(options.error());
-  const bench::Progress progress = [&arguments](std::string_view line) {
-    if (!arguments.quiet) say(fmt::format("{}\n", line));
-  };
+  const bench::Progress progress = progress_of(arguments);
   auto json = JsonFile::open(arguments.json);
   if (!json) return complain(json.error());
   auto csv = OutputFile::open("--csv", arguments.csv);
@@ -340,38 +307,29 @@ void add_timeline_options(CLI::App& command, EvbArguments& arguments) {
 
 void add_evb(CLI::App& bench, int& status) {
   auto arguments = std::make_shared<EvbArguments>();
+  arguments->sizes = "16KiB";
+  arguments->duration = "2s";
+  arguments->runs = 5;
   CLI::App* command =
       bench.add_subcommand("evb", "Event building: emulated data, events discarded");
-  command->add_option("--rus", arguments->rus, "Readout units")->check(CLI::Range(1, 64));
-  command->add_option("--bus", arguments->bus, "Builder units")->check(CLI::Range(1, 64));
-  add_host_options(*command, arguments->hosts);
+  add_bench_options(*command, *arguments);
+  add_host_options(*command, *arguments);
   command->add_option("--sources", arguments->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
   command->add_option("--url", arguments->url, "Transport: tcp, shm, inproc, or a whole address");
-  command->add_option("--fragment-size,--fragment-sizes", arguments->fragment_sizes,
+  command->add_option("--fragment-size,--fragment-sizes", arguments->sizes,
                       "Size of a fragment, as 16KiB; or several: 200B,1KiB, or 64B..1MiB");
   command->add_option("--fragment-sigma", arguments->fragment_sigma,
                       "Sizes are log-normal with the mean --fragment-size and this standard "
                       "deviation");
   command->add_option("--protocol", arguments->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
-  command->add_option("--shaping", arguments->shaping,
-                      "none, random, linear-shift, barrel-shifter or tokens");
+  command->add_option("--shaping", arguments->shaping, shapings);
   command->add_option("--shaping-window", arguments->shaping_window,
                       "Most bytes under way to a builder unit with a shaping (shaping.window): "
                       "three quarters of the buffer of a switch's port");
   command->add_option("--integrity", arguments->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
-  command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");
-  command->add_option("--runs", arguments->runs, "Measurements of each contender, in turns")
-      ->check(CLI::Range(1, 1000));
-  command
-      ->add_option("--wait", arguments->wait,
-                   "poll (default where there are enough cores, and not with --idle) or block")
-      ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--congestion", arguments->congestion,
-                      "TCP congestion control of all connections; default: the host's");
-  add_stolen_option(*command, arguments->stolen_max);
   command->add_option("--working-set", arguments->working_set,
                       "Working set of each end of the fair loop, as 8MiB");
   command->add_option("--rate", arguments->rate,
@@ -398,14 +356,10 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--transfer-window", arguments->transfer_window,
                       "Most bytes under way to a builder unit");
   add_timeline_options(*command, *arguments);
-  command->add_option("--plot", arguments->plot,
-                      "File for a drawing (SVG), over the sizes or, with --every, the time");
-  command->add_option("--json", arguments->json, "File for the result; - is standard output");
   command->add_flag("--ladder", arguments->ladder,
                     "Also measure the layers between the bare loop and event building");
   command->add_flag("--idle", arguments->idle, "Measure idle processes: connected, without events");
   command->add_flag("--no-baselines", arguments->no_baselines, "Measure event building only");
-  command->add_flag("-q,--quiet", arguments->quiet, "No progress");
   command->callback([arguments, &status] { status = run_evb(*arguments); });
 }
 

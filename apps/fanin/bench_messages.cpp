@@ -26,33 +26,15 @@ namespace {
 
 using bench::Pattern;
 
-constexpr Duration shortest_sample = std::chrono::milliseconds{50}; // of a measurement
-constexpr const char* shapings = "none, random, linear-shift, barrel-shifter or tokens";
 constexpr const char* sizes_default = "64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB";
 
-// As the user wrote them; empty: the default.
-struct Arguments {
-  HostArguments hosts; // of nxn
+struct Arguments : BenchArguments {
   Pattern pattern = Pattern::stream;
-  std::string url = "tcp";
   std::string listen;
-  std::string sizes;
   std::string peers;
-  std::string duration = "1s";
-  std::size_t runs = 3;
-  std::string wait = "poll";
-  std::string congestion; // empty: the host's, or the testbed's
-  double stolen_max = 5; // percent
-  std::size_t senders = 1;
-  std::size_t receivers = 1;
   std::size_t pipeline = 1;
-  std::string shaping = "none";
-  std::string rate;
-  std::string json;
-  std::string plot;
   bool read = false;
   bool under_load = false;
-  bool quiet = false;
 };
 
 std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments) {
@@ -76,12 +58,10 @@ std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments
 Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   Reading reading;
   bench::MessageBenchOptions options;
-  if (auto read = read_nodes(arguments.hosts, arguments.senders, arguments.receivers); !read)
-    return std::unexpected(read.error());
-  auto hosts = read_host_list(arguments.hosts, arguments.senders, arguments.receivers);
+  auto hosts = read_hosts(arguments);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
-  if (arguments.hosts.full_duplex)
+  if (arguments.full_duplex)
     options.full_duplex = std::make_shared<const executive::HostList>(
         bench::with_both_on_each(*options.hosts, arguments.senders));
   bench::Spec& spec = options.spec;
@@ -95,21 +75,16 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   }
   if (options.hosts && (options.other_host || spec.url.scheme != "tcp"))
     reading.fail_with("--url", "on a list of hosts: tcp, without a port");
-  spec.congestion = share_congestion(spec.url, arguments.congestion, options.hosts.get(), reading);
+  spec.congestion = share_congestion(spec.url, arguments, options.hosts.get(), reading);
   options.sizes =
       reading.sizes("--sizes", arguments.sizes.empty() ? sizes_default : arguments.sizes,
                     bench::message_size_max);
   options.peers = read_peers(reading, arguments);
-  if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
-    options.window.duration = *time;
-  if (options.window.duration < shortest_sample)
-    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest_sample)));
-  options.runs = arguments.runs;
-  options.stolen_max = arguments.stolen_max / 100;
+  read_rounds(arguments, options.window.duration, options.rounds, reading);
   options.under_load = arguments.under_load;
   spec.senders = arguments.senders;
   spec.receivers = arguments.receivers;
-  spec.rails = arguments.hosts.rails;
+  spec.rails = arguments.rails;
   spec.pipeline = arguments.pipeline;
   spec.read = arguments.read;
   if (const auto policy = builder::shaping::policy_named(arguments.shaping)) {
@@ -134,9 +109,7 @@ int listen(const Arguments& arguments, const bench::Progress& progress) {
 }
 
 int run(const Arguments& arguments) {
-  const bench::Progress progress = [&arguments](std::string_view line) {
-    if (!arguments.quiet) say(fmt::format("{}\n", line));
-  };
+  const bench::Progress progress = progress_of(arguments);
   if (!arguments.listen.empty()) return listen(arguments, progress);
   const auto options = read_options(arguments);
   if (!options) return complain(options.error());
@@ -170,20 +143,7 @@ std::shared_ptr<Arguments> add(CLI::App& bench, int& status, Pattern pattern, co
                       "Size of a message: 64KiB, or 64B,1KiB, or 8B..64MiB");
   command->add_option("--peers", arguments->peers,
                       "Contenders beside fanin, as raw,zeromq; or none");
-  command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");
-  command->add_option("--runs", arguments->runs, "Measurements of each contender, in turns")
-      ->check(CLI::Range(1, 1000));
-  command
-      ->add_option("--wait", arguments->wait,
-                   "poll (default where there are enough cores) or block")
-      ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--congestion", arguments->congestion,
-                      "TCP congestion control of all connections; default: the host's. With "
-                      "another one zeromq and mpi are left out");
-  add_stolen_option(*command, arguments->stolen_max);
-  command->add_option("--json", arguments->json, "File for the result; - is standard output");
-  command->add_option("--plot", arguments->plot, "File for a drawing of the result, SVG");
-  command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+  add_bench_options(*command, *arguments);
   command->callback([arguments, &status] { status = run(*arguments); });
   return arguments;
 }
@@ -214,12 +174,8 @@ void add_message_benches(CLI::App& bench, int& status) {
   arguments = add(
       bench, status, Pattern::nxn,
       "N senders that send to M receivers in turn; fill and checks as in event building", command);
-  command->add_option("--rus", arguments->senders, "Senders")
-      ->check(CLI::Range(std::size_t{1}, bench::processes_max));
-  command->add_option("--bus", arguments->receivers, "Receivers")
-      ->check(CLI::Range(std::size_t{1}, bench::processes_max));
   command->add_option("--shaping", arguments->shaping, shapings);
-  add_host_options(*command, arguments->hosts);
+  add_host_options(*command, *arguments);
 }
 
 } // namespace fanin::command

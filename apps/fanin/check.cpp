@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/config/stages.hpp"
 #include "fanin/executive/describe.hpp"
@@ -22,20 +23,16 @@ using Configurations = std::vector<config::Configuration>;
 
 // What would be started; several configurations are two stages.
 Result<std::string> description_of(const Configurations& configurations) {
-  if (configurations.size() > 1) {
-    const auto stages = config::fit_stages(configurations);
-    if (!stages) return std::unexpected(stages.error());
-  }
+  if (configurations.size() > 1) FANIN_TRY(config::fit_stages(configurations));
   std::string text;
   for (const config::Configuration& configuration : configurations) {
     std::vector<std::size_t> nodes;
     for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
       if (executive::is_here(configuration.nodes[i].host)) nodes.push_back(i);
     }
-    const auto plans = executive::check_here(configuration, nodes);
-    if (!plans) return std::unexpected(plans.error());
+    const auto plans = FANIN_TRY(executive::check_here(configuration, nodes));
     if (!text.empty()) text += "\n";
-    text += executive::describe(configuration, *plans);
+    text += executive::describe(configuration, plans);
   }
   return text;
 }

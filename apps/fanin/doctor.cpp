@@ -19,12 +19,10 @@ json::Value to_json(const doctor::Findings& findings) {
   json::Value value;
   value["findings"] = json::List{};
   for (const doctor::Finding& finding : findings) {
-    json::Value one;
-    one["what"] = finding.what;
-    one["level"] = doctor::name(finding.level);
-    one["found"] = finding.found;
-    one["remedy"] = finding.remedy;
-    value["findings"].append(std::move(one));
+    value["findings"].append(json::Object{{"what", finding.what},
+                                          {"level", doctor::name(finding.level)},
+                                          {"found", finding.found},
+                                          {"remedy", finding.remedy}});
   }
   return value;
 }

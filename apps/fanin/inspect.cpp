@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
@@ -27,13 +28,12 @@ Result<std::string> text_of(const Options& options) {
   if (options.event) {
     return storage::inspect_event(options.file, *options.event, {.dump_bytes = options.dump_bytes});
   }
-  const auto files = storage::find_run_files({options.file}, executive::is_here);
-  if (!files) return std::unexpected(files.error());
+  const auto files = FANIN_TRY(storage::find_run_files({options.file}, executive::is_here));
   std::string text;
-  const auto all = files->all();
+  const auto all = files.all();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto shown = storage::inspect_file(all[i]);
-    const bool may_be_gone = i >= files->files.size();
+    const bool may_be_gone = i >= files.files.size();
     if (!shown && may_be_gone && shown.error().kind == ErrorKind::not_found) continue;
     if (!shown) return shown;
     text += (text.empty() ? "" : "\n") + *shown;

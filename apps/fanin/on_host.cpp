@@ -45,9 +45,7 @@ int serve() {
                           ? bench::serve_process(request->at("part"))
                           : executive::serve_process(request->at("start"));
   if (served) return status_done;
-  json::Value answer;
-  answer["refused"] = served.error().text;
-  print(answer.dump() + "\n");
+  print(json::Value(json::Object{{"refused", served.error().text}}).dump() + "\n");
   return status_failed;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/message/sockets.hpp"
 #include "reading.hpp"
 #include "socket_tool.hpp"
@@ -35,9 +36,7 @@ Result<int> run_publisher(SocketTool& tool, const PublishOptions& arguments) {
     tool.say_of_peer(fmt::format("a subscriber has left: {}", name(reason)));
   };
   options.on_writable = [&tool] { tool.open(); };
-  auto made = message::Publisher::listen(tool.context(), tool.url(), std::move(options));
-  if (!made) return std::unexpected(made.error());
-  socket = std::move(*made);
+  socket = FANIN_TRY(message::Publisher::listen(tool.context(), tool.url(), std::move(options)));
   tool.listens_at(socket->url());
   // A connection comes before its subscriptions, so on_subscriber is too early to publish.
   tool.send_with(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/message/sockets.hpp"
 #include "socket_tool.hpp"
 
@@ -19,9 +20,7 @@ Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, O
   options.on_disconnected = [&tool](auto, auto reason) {
     tool.say_of_peer(fmt::format("a connection has ended: {}", name(reason)));
   };
-  auto made = Socket::listen(tool.context(), tool.url(), std::move(options));
-  if (!made) return std::unexpected(made.error());
-  socket = std::move(*made);
+  socket = FANIN_TRY(Socket::listen(tool.context(), tool.url(), std::move(options)));
   tool.listens_at(socket->url());
   return tool.run(socket->counters(), [&socket] { socket->close(); });
 }

@@ -17,6 +17,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/thrown.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/host_list.hpp"
@@ -43,9 +44,8 @@ std::vector<std::string> all_overrides(const RunOptions& options) {
 // The list that was given, if one was.
 Result<std::optional<executive::HostList>> read_hosts(const RunOptions& options) {
   if (options.hosts.empty() && !options.testbed) return std::nullopt;
-  auto list = options.testbed ? executive::testbed_hosts() : executive::load_hosts(options.hosts);
-  if (!list) return std::unexpected(list.error());
-  return std::move(*list);
+  return FANIN_TRY(options.testbed ? executive::testbed_hosts()
+                                   : executive::load_hosts(options.hosts));
 }
 
 using Plans = std::vector<executive::NodePlan>;
@@ -146,12 +146,10 @@ bool has_event_manager(const std::vector<std::size_t>& nodes) {
 // an application or a transport of a plug-in throws.
 Result<bool> run_here(const config::Configuration& configuration,
                       executive::ProcessOptions options) try {
-  auto plugins = executive::Plugins::load(configuration);
-  if (!plugins) return std::unexpected(plugins.error());
-  auto process = executive::Process::make(configuration, *plugins, std::move(options));
-  if (!process) return std::unexpected(process.error());
-  if (auto ran = (*process)->run(); !ran) return std::unexpected(ran.error());
-  return (*process)->succeeded();
+  auto plugins = FANIN_TRY(executive::Plugins::load(configuration));
+  auto process = FANIN_TRY(executive::Process::make(configuration, plugins, std::move(options)));
+  FANIN_TRY(process->run());
+  return process->succeeded();
 } catch (...) {
   return fail(ErrorKind::internal, fmt::format("a node of this process: {}", thrown().text));
 }
@@ -168,13 +166,11 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
                                .session = options.session});
   if (done) return *done ? status_done : status_failed;
   for (const std::size_t node : nodes) {
-    json::Value report;
-    report["report"] = "end";
-    report["node"] = configuration.nodes[node].name;
-    report["ok"] = false;
-    report["started"] = false;
-    report["error"] = done.error().text;
-    pipe.write(report);
+    pipe.write(json::Object{{"report", "end"},
+                            {"node", configuration.nodes[node].name},
+                            {"ok", false},
+                            {"started", false},
+                            {"error", done.error().text}});
   }
   return done.error().kind == ErrorKind::usage ? status_usage : status_failed;
 }
@@ -241,9 +237,8 @@ Result<> assign(config::Configuration& configuration,
                 const std::optional<executive::HostList>& hosts, const RunOptions& options) {
   if (hosts) return executive::assign_hosts(configuration, *hosts);
   if (options.assigned.empty()) return {};
-  const auto assigned = executive::parse_hosts(options.assigned, "--assigned");
-  if (!assigned) return std::unexpected(assigned.error());
-  return executive::assign_hosts(configuration, *assigned);
+  const auto assigned = FANIN_TRY(executive::parse_hosts(options.assigned, "--assigned"));
+  return executive::assign_hosts(configuration, assigned);
 }
 
 int run(const RunOptions& options) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/config/stages.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/report.hpp"
@@ -34,12 +35,11 @@ std::vector<std::string> overrides_of(const RunOptions& options, bool group) {
 Result<Several> read(const RunOptions& options) {
   Several several;
   for (const std::string& file : options.configurations) {
-    auto text = settings::read_text(file);
-    if (!text) return std::unexpected(text.error());
-    auto one = config::parse(*text, file, overrides_of(options, false));
-    if (one && one->forwards()) one = config::parse(*text, file, overrides_of(options, true));
+    auto text = FANIN_TRY(settings::read_text(file));
+    auto one = config::parse(text, file, overrides_of(options, false));
+    if (one && one->forwards()) one = config::parse(text, file, overrides_of(options, true));
     if (!one) return std::unexpected(one.error());
-    several.texts.push_back(std::move(*text));
+    several.texts.push_back(std::move(text));
     several.configurations.push_back(std::move(*one));
   }
   return several;
@@ -56,8 +56,8 @@ Result<> check(const config::Configuration& configuration) {
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
     if (executive::is_here(configuration.nodes[i].host)) here.push_back(i);
   }
-  const auto plans = executive::check_here(configuration, here);
-  return plans ? Result<>{} : std::unexpected(plans.error());
+  FANIN_TRY(executive::check_here(configuration, here));
+  return {};
 }
 
 Result<RunNumber> reserve_run_number(const Several& several, const config::Stages& stages) {

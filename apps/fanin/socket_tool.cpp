@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "reading.hpp"
 
@@ -79,23 +80,17 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
   tool->mode_ =
       arguments.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
   tool->message_.resize(size);
-  auto json = JsonFile::open(arguments.json);
-  if (!json) return std::unexpected(json.error());
-  tool->json_ = std::move(*json);
-  auto context = message::Context::make(
-      {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }});
-  if (!context) return std::unexpected(context.error());
-  tool->context_ = std::move(*context);
+  tool->json_ = FANIN_TRY(JsonFile::open(arguments.json));
+  tool->context_ = FANIN_TRY(message::Context::make(
+      {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }}));
   tool->resolver_.emplace(tool->context_->loop());
-  auto signals = executive::Signals::make(
+  tool->signals_ = FANIN_TRY(executive::Signals::make(
       tool->context_->loop(), {.on_signal =
                                    [&self = *tool](const executive::StopSignal& signal) {
                                      if (self.stop_requests_.take(signal, self.clock_.now()))
                                        self.end_or_give_up();
                                    },
-                               .on_death = {}});
-  if (!signals) return std::unexpected(signals.error());
-  tool->signals_ = std::move(*signals);
+                               .on_death = {}}));
   tool->context_->loop().add(*tool);
   return tool;
 }

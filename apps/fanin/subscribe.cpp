@@ -12,6 +12,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/message/sockets.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -81,10 +82,8 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) 
     tool.unconnected(reason, "the other side is no publisher; use fanin send for a receiver");
   };
   socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
-  for (const message::Tag tag : arguments.tags) {
-    const auto subscribed = socket->subscribe(tool.url(), tag, tool.mode());
-    if (!subscribed) return std::unexpected(subscribed.error());
-  }
+  for (const message::Tag tag : arguments.tags)
+    FANIN_TRY(socket->subscribe(tool.url(), tag, tool.mode()));
   return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 

@@ -20,6 +20,7 @@
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/settings/tree.hpp"
 
 namespace fanin::command {
@@ -187,17 +188,15 @@ Result<> OutputFile::write(std::string_view text) {
 }
 
 Result<JsonFile> JsonFile::open(const std::string& path) {
-  auto file = OutputFile::open("--json", path);
-  if (!file) return std::unexpected(file.error());
-  return JsonFile(std::move(*file));
+  auto file = FANIN_TRY(OutputFile::open("--json", path));
+  return JsonFile(std::move(file));
 }
 
 Result<> JsonFile::write(const json::Value& value) { return file_.write(value.dump(2) + "\n"); }
 
 Result<> write_json(const std::string& path, const json::Value& value) {
-  auto json = JsonFile::open(path);
-  if (!json) return std::unexpected(json.error());
-  return json->write(value);
+  auto json = FANIN_TRY(JsonFile::open(path));
+  return json.write(value);
 }
 
 int complain(const Error& error) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::json {
 namespace {
@@ -19,18 +20,16 @@ Result<Value> convert(const nlohmann::ordered_json& parsed, int depth) {
   if (parsed.is_object()) {
     Object object;
     for (const auto& [key, member] : parsed.items()) {
-      auto value = convert(member, depth + 1);
-      if (!value) return value;
-      object.emplace_back(key, std::move(*value));
+      auto value = FANIN_TRY(convert(member, depth + 1));
+      object.emplace_back(key, std::move(value));
     }
     return Value(std::move(object));
   }
   if (parsed.is_array()) {
     List list;
     for (const auto& item : parsed) {
-      auto value = convert(item, depth + 1);
-      if (!value) return value;
-      list.push_back(std::move(*value));
+      auto value = FANIN_TRY(convert(item, depth + 1));
+      list.push_back(std::move(value));
     }
     return Value(std::move(list));
   }

@@ -1,4 +1,5 @@
 #include "fanin/base/units.hpp"
+#include "fanin/base/try.hpp"
 
 #include <array>
 #include <charconv>
@@ -101,8 +102,7 @@ Result<Split> split(std::string_view text, const What& what) {
 
 // Whole numbers exactly, fractions rounded to the nearest.
 Result<std::uint64_t> parse_whole(std::string_view text, const What& what, std::uint64_t limit) {
-  const auto parts = split(text, what);
-  if (!parts) return std::unexpected(parts.error());
+  const auto parts = FANIN_TRY(split(text, what));
   __extension__ using Wide = unsigned __int128;
   constexpr Wide mantissa_max = 1'000'000'000'000'000'000U;
   const auto too_large = [&] {
@@ -111,7 +111,7 @@ Result<std::uint64_t> parse_whole(std::string_view text, const What& what, std::
   Wide mantissa = 0;
   Wide divisor = 1;
   bool fraction = false;
-  for (const char c : parts->number) {
+  for (const char c : parts.number) {
     if (c == '.') {
       fraction = true;
       continue;
@@ -121,7 +121,7 @@ Result<std::uint64_t> parse_whole(std::string_view text, const What& what, std::
     if (fraction) divisor *= 10;
     if (mantissa / divisor > mantissa_max) return too_large();
   }
-  const Wide value = (mantissa * parts->factor + divisor / 2) / divisor;
+  const Wide value = (mantissa * parts.factor + divisor / 2) / divisor;
   if (value > limit) return too_large();
   if (value == 0 && mantissa != 0) {
     return fail(ErrorKind::usage,
@@ -131,12 +131,11 @@ Result<std::uint64_t> parse_whole(std::string_view text, const What& what, std::
 }
 
 Result<double> parse_positive(std::string_view text, const What& what) {
-  const auto parts = split(text, what);
-  if (!parts) return std::unexpected(parts.error());
+  const auto parts = FANIN_TRY(split(text, what));
   double number = 0;
-  const char* const end = parts->number.data() + parts->number.size();
-  const auto [stop, error] = std::from_chars(parts->number.data(), end, number);
-  const double value = number * static_cast<double>(parts->factor);
+  const char* const end = parts.number.data() + parts.number.size();
+  const auto [stop, error] = std::from_chars(parts.number.data(), end, number);
+  const double value = number * static_cast<double>(parts.factor);
   if (error != std::errc{} || stop != end || !std::isfinite(value)) {
     return fail(ErrorKind::usage, fmt::format("\"{}\" is out of range for {}", text, what.name));
   }
@@ -169,9 +168,8 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 Result<Duration> parse_duration(std::string_view text) {
   // So that sums with the time of day never overflow.
   constexpr std::uint64_t limit = 100ULL * 8766 * 3600 * giga; // 100 years
-  const auto value = parse_whole(text, {"a time", "50ms", durations}, limit);
-  if (!value) return std::unexpected(value.error());
-  return Duration{static_cast<Duration::rep>(*value)};
+  const auto value = FANIN_TRY(parse_whole(text, {"a time", "50ms", durations}, limit));
+  return Duration{static_cast<Duration::rep>(value)};
 }
 
 Result<double> parse_rate_hz(std::string_view text) {
@@ -183,9 +181,8 @@ Result<double> parse_rate_hz(std::string_view text) {
 }
 
 Result<double> parse_bandwidth(std::string_view text) {
-  const auto bits = parse_positive(text, {"a bandwidth", "10Gb/s", bandwidths});
-  if (!bits) return std::unexpected(bits.error());
-  return *bits / 8;
+  const auto bits = FANIN_TRY(parse_positive(text, {"a bandwidth", "10Gb/s", bandwidths}));
+  return bits / 8;
 }
 
 std::string format_size(std::uint64_t bytes) {

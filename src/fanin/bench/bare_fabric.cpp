@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/roundtrip.hpp"
@@ -28,9 +29,9 @@ constexpr std::size_t window_bytes = 4U << 20;
 constexpr int reads_most = 16; // completions at once
 
 Result<> check_connected(const Spec& spec) {
-  const auto kind = ofi::check_provider(spec.url.scheme.substr(spec.url.scheme.find('+') + 1));
-  if (!kind) return std::unexpected(kind.error());
-  if (*kind == ofi::EndpointKind::connected) return {};
+  const auto kind =
+      FANIN_TRY(ofi::check_provider(spec.url.scheme.substr(spec.url.scheme.find('+') + 1)));
+  if (kind == ofi::EndpointKind::connected) return {};
   return fail(ErrorKind::unsupported,
               fmt::format("{}: the bare loop has connected endpoints only", spec.url.scheme));
 }
@@ -54,11 +55,10 @@ public:
       : transfer_(transfer), window_(window), polls_(polls) {}
 
   Result<> listen(const net::Url& url, ProcessStats& stats) {
-    auto info = ofi::find_endpoint(provider_of(url), url, true);
-    if (!info) return std::unexpected(info.error());
-    if (auto opened = open_fabric(**info); !opened) return opened;
+    auto info = FANIN_TRY(ofi::find_endpoint(provider_of(url), url, true));
+    FANIN_TRY(open_fabric(*info));
     fid_pep* endpoint = nullptr;
-    long error = fi_passive_ep(fabric_->fabric.get(), info->get(), &endpoint, nullptr);
+    long error = fi_passive_ep(fabric_->fabric.get(), info.get(), &endpoint, nullptr);
     listening_.reset(error == 0 ? endpoint : nullptr);
     if (error == 0) error = fi_pep_bind(endpoint, &fabric_->events->fid, 0);
     if (error == 0) error = fi_listen(endpoint);
@@ -68,24 +68,19 @@ public:
     if (error != 0) return failed("listening at " + url.text(), error);
     net::Url real = url;
     ofi::put_address(real, address.data(), size);
-    stats.say(real.text());
-    stats.state = ProcessStats::State::ready;
-    auto asked = wait_for(FI_CONNREQ);
-    if (!asked) return std::unexpected(asked.error());
-    if (auto opened = open(**asked); !opened) return opened;
+    stats.listens_at(real.text());
+    auto asked = FANIN_TRY(wait_for(FI_CONNREQ));
+    FANIN_TRY(open(*asked));
     if (error = fi_accept(endpoint_.get(), nullptr, 0); error != 0) return failed("accept", error);
     return connected();
   }
 
   Result<> connect(const std::string& address) {
-    const auto parsed = net::Url::parse(address);
-    if (!parsed) return std::unexpected(parsed.error());
-    const net::Url& url = *parsed;
-    auto info = ofi::find_endpoint(provider_of(url), url, false);
-    if (!info) return std::unexpected(info.error());
-    if (auto opened = open_fabric(**info); !opened) return opened;
-    if (auto opened = open(**info); !opened) return opened;
-    const long error = fi_connect(endpoint_.get(), (*info)->dest_addr, nullptr, 0);
+    const auto url = FANIN_TRY(net::Url::parse(address));
+    auto info = FANIN_TRY(ofi::find_endpoint(provider_of(url), url, false));
+    FANIN_TRY(open_fabric(*info));
+    FANIN_TRY(open(*info));
+    const long error = fi_connect(endpoint_.get(), info->dest_addr, nullptr, 0);
     if (error != 0) return failed("connecting to " + url.text(), error);
     return connected();
   }
@@ -128,7 +123,7 @@ public:
         continue;
       }
       take(std::span<const std::byte>(slot.bytes, entry.len));
-      if (auto posted = post(slot); !posted) return std::unexpected(posted.error());
+      FANIN_TRY(post(slot));
     }
     return true;
   }
@@ -139,22 +134,14 @@ private:
   }
 
   Result<> open_fabric(fi_info& info) {
-    auto fabric = ofi::Fabric::open(info);
-    if (!fabric) return std::unexpected(fabric.error());
-    fabric_ = std::move(*fabric);
+    fabric_ = FANIN_TRY(ofi::Fabric::open(info));
     return {};
   }
 
   Result<> open(fi_info& info) {
-    auto domain = ofi::Domain::open(*fabric_, info);
-    if (!domain) return std::unexpected(domain.error());
-    domain_ = std::move(*domain);
-    auto arena = memory::Arena::make(2 * window_ * transfer_, {});
-    if (!arena) return std::unexpected(arena.error());
-    arena_ = std::move(*arena);
-    const auto description = domain_->description(arena_);
-    if (!description) return std::unexpected(description.error());
-    description_ = *description;
+    domain_ = FANIN_TRY(ofi::Domain::open(*fabric_, info));
+    arena_ = FANIN_TRY(memory::Arena::make(2 * window_ * transfer_, {}));
+    description_ = FANIN_TRY(domain_->description(arena_));
     inject_most_ = info.tx_attr->inject_size;
     fi_cq_attr attributes{};
     attributes.size = 2 * window_;
@@ -203,8 +190,8 @@ private:
     return ofi::Info{kind == FI_CONNREQ ? entry.info : nullptr};
   }
   Result<> connected() const {
-    const auto found = wait_for(FI_CONNECTED);
-    return found ? Result<>{} : std::unexpected(found.error());
+    FANIN_TRY(wait_for(FI_CONNECTED));
+    return {};
   }
 
   std::size_t transfer_;
@@ -241,9 +228,8 @@ public:
   // What there is to be read, after waiting for it.
   template <class Take>
   Result<> check(Endpoint& endpoint, Take take) {
-    const auto any = endpoint.check(take, -1);
-    if (!any) return std::unexpected(any.error());
-    if (!*any && ++idle_ % fabric_spins == 0) sched_yield();
+    const auto any = FANIN_TRY(endpoint.check(take, -1));
+    if (!any && ++idle_ % fabric_spins == 0) sched_yield();
     return {};
   }
 
@@ -261,7 +247,7 @@ Result<> send_stream(Endpoint& endpoint, const Spec& spec) {
   for (std::size_t at = 0;;) {
     Slot* slot = nullptr;
     while ((slot = endpoint.take_slot()) == nullptr) {
-      if (auto checked = waiting.check(endpoint, nothing); !checked) return checked;
+      FANIN_TRY(waiting.check(endpoint, nothing));
     }
     const std::size_t size = in_pieces ? std::min(transfer, spec.size - at) : transfer;
     if (in_pieces) {
@@ -274,7 +260,7 @@ Result<> send_stream(Endpoint& endpoint, const Spec& spec) {
       sent = endpoint.send(*slot, size);
       if (!sent) return std::unexpected(sent.error());
       if (*sent) break;
-      if (auto checked = waiting.check(endpoint, nothing); !checked) return checked;
+      FANIN_TRY(waiting.check(endpoint, nothing));
     }
   }
 }
@@ -296,9 +282,7 @@ Result<> receive_stream(Endpoint& endpoint, const Spec& spec, ProcessStats& stat
     message = 0;
     stats.messages.add(1);
   };
-  for (Waiting waiting;;) {
-    if (auto checked = waiting.check(endpoint, take); !checked) return checked;
-  }
+  for (Waiting waiting;;) FANIN_TRY(waiting.check(endpoint, take));
 }
 
 class FabricPipe final : public Pipe {
@@ -313,22 +297,20 @@ public:
   Result<> send(std::span<const std::byte> message) override {
     Slot* slot = nullptr;
     while ((slot = endpoint_.take_slot()) == nullptr) {
-      if (auto checked = check(0); !checked) return std::unexpected(checked.error());
+      FANIN_TRY(check(0));
     }
     memory::copy(slot->bytes, message);
     while (true) {
-      const auto sent = endpoint_.send(*slot, message.size());
-      if (!sent) return std::unexpected(sent.error());
-      if (*sent) return {};
-      if (auto checked = check(0); !checked) return std::unexpected(checked.error());
+      const auto sent = FANIN_TRY(endpoint_.send(*slot, message.size()));
+      if (sent) return {};
+      FANIN_TRY(check(0));
     }
   }
 
   Result<bool> receive(Time until) override {
     for (int i = 0; messages_ == 0; ++i) {
       if (i == fabric_spins || (until != never && clock_.now() >= until)) return false;
-      if (auto checked = check(timeout_ms(until)); !checked)
-        return std::unexpected(checked.error());
+      FANIN_TRY(check(timeout_ms(until)));
     }
     --messages_;
     return true;
@@ -357,17 +339,17 @@ private:
 };
 
 Result<Ends> fabric_stream(const Spec& spec) {
-  if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
+  FANIN_TRY(check_connected(spec));
   Ends ends;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
-    if (auto connected = endpoint.listen(spec.url, stats); !connected) return connected;
+    FANIN_TRY(endpoint.listen(spec.url, stats));
     return receive_stream(endpoint, spec, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
-    if (auto connected = endpoint.connect(addresses.front()); !connected) return connected;
+    FANIN_TRY(endpoint.connect(addresses.front()));
     stats.state = ProcessStats::State::ready;
     return send_stream(endpoint, spec);
   };
@@ -375,18 +357,18 @@ Result<Ends> fabric_stream(const Spec& spec) {
 }
 
 Result<Ends> fabric_roundtrip(const Spec& spec) {
-  if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
+  FANIN_TRY(check_connected(spec));
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     FabricPipe pipe{spec};
-    if (auto connected = pipe.endpoint().listen(spec.url, stats); !connected) return connected;
+    FANIN_TRY(pipe.endpoint().listen(spec.url, stats));
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
     FabricPipe pipe{spec};
-    if (auto connected = pipe.endpoint().connect(addresses.front()); !connected) return connected;
+    FANIN_TRY(pipe.endpoint().connect(addresses.front()));
     return make_trips(pipe, spec, stats);
   };
   return ends;

@@ -10,6 +10,7 @@
 #include <new>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/roundtrip.hpp"
@@ -137,17 +138,16 @@ private:
 
 Result<Ends> shared_memory_stream(const Spec& spec) {
   const PageLayout layout{spec.size, spec.page};
-  auto made = Shared::make(data_offset + slots * layout.page());
-  if (!made) return std::unexpected(made.error());
-  new ((*made)->data()) Counts;
+  auto made = FANIN_TRY(Shared::make(data_offset + slots * layout.page()));
+  new (made->data()) Counts;
   Ends ends;
-  ends.listen = [shared = *made, layout, read = spec.read](std::size_t,
-                                                           ProcessStats& stats) -> Result<> {
+  ends.listen = [shared = made, layout, read = spec.read](std::size_t,
+                                                          ProcessStats& stats) -> Result<> {
     stats.state = ProcessStats::State::ready;
     return walk_ring(*shared, layout, read, stats);
   };
-  ends.connect = [shared = *made, layout](std::size_t, const std::vector<std::string>&,
-                                          ProcessStats& stats) {
+  ends.connect = [shared = made, layout](std::size_t, const std::vector<std::string>&,
+                                         ProcessStats& stats) {
     return fill_ring(*shared, layout, stats);
   };
   return ends;
@@ -156,18 +156,17 @@ Result<Ends> shared_memory_stream(const Spec& spec) {
 Result<Ends> shared_memory_roundtrip(const Spec& spec) {
   const std::size_t room = (std::size_t{spec.size} + 127) / 128 * 128;
   const std::uint64_t pipeline = trips_max(spec);
-  auto made = Shared::make(data_offset + 2 * room * pipeline);
-  if (!made) return std::unexpected(made.error());
-  new ((*made)->data()) Counts;
+  auto made = FANIN_TRY(Shared::make(data_offset + 2 * room * pipeline));
+  new (made->data()) Counts;
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [=, shared = *made](std::size_t, ProcessStats& stats) -> Result<> {
+  ends.listen = [=, shared = made](std::size_t, ProcessStats& stats) -> Result<> {
     MemoryPipe pipe{shared, room, pipeline, false};
     stats.state = ProcessStats::State::ready;
     return send_back(pipe, spec);
   };
-  ends.connect = [=, shared = *made](std::size_t, const std::vector<std::string>&,
-                                     ProcessStats& stats) {
+  ends.connect = [=, shared = made](std::size_t, const std::vector<std::string>&,
+                                    ProcessStats& stats) {
     MemoryPipe pipe{shared, room, pipeline, true};
     return make_trips(pipe, spec, stats);
   };

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/roundtrip.hpp"
@@ -31,9 +32,8 @@ public:
       } else if (errno != EAGAIN && errno != EINTR) {
         return fail_errno(ErrorKind::disconnected, "write", errno);
       } else {
-        const auto read = read_some(MSG_DONTWAIT);
-        if (!read) return std::unexpected(read.error());
-        if (!*read && !spin_) wait(POLLIN | POLLOUT, never);
+        const auto read = FANIN_TRY(read_some(MSG_DONTWAIT));
+        if (!read && !spin_) wait(POLLIN | POLLOUT, never);
       }
     }
     return {};
@@ -44,9 +44,8 @@ public:
     for (int i = 0; messages_ == 0; ++i) {
       if (i == receive_spins) return false;
       if (!plain && !spin_ && !wait(POLLIN, until)) return false;
-      const auto read = read_some(plain ? 0 : MSG_DONTWAIT);
-      if (!read) return std::unexpected(read.error());
-      if (!*read && until != never && clock_.now() >= until) return false;
+      const auto read = FANIN_TRY(read_some(plain ? 0 : MSG_DONTWAIT));
+      if (!read && until != never && clock_.now() >= until) return false;
     }
     --messages_;
     return true;
@@ -88,20 +87,16 @@ Ends bare_tcp_roundtrip(const Spec& spec) {
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
-    const auto listener = listen_at(spec.url, spec.congestion);
-    if (!listener) return std::unexpected(listener.error());
-    stats.say(listening_address(*listener));
-    stats.state = ProcessStats::State::ready;
-    auto socket = accept_one(*listener);
-    if (!socket) return std::unexpected(socket.error());
-    SocketPipe pipe{std::move(*socket), spec};
+    const auto listener = FANIN_TRY(listen_at(spec.url, spec.congestion));
+    stats.listens_at(listening_address(listener));
+    auto socket = FANIN_TRY(accept_one(listener));
+    SocketPipe pipe{std::move(socket), spec};
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto socket = connect_to(addresses.front(), spec.congestion);
-    if (!socket) return std::unexpected(socket.error());
-    SocketPipe pipe{std::move(*socket), spec};
+    auto socket = FANIN_TRY(connect_to(addresses.front(), spec.congestion));
+    SocketPipe pipe{std::move(socket), spec};
     return make_trips(pipe, spec, stats);
   };
   return ends;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::bench {
@@ -30,9 +31,8 @@ Result<Descriptor> make_socket(const net::Address& address, const std::string& c
 } // namespace
 
 Result<Descriptor> listen_at(const net::Url& url, const std::string& congestion) {
-  const auto addresses = net::resolve(url, true);
-  if (!addresses) return std::unexpected(addresses.error());
-  const net::Address& address = addresses->front();
+  const auto addresses = FANIN_TRY(net::resolve(url, true));
+  const net::Address& address = addresses.front();
   auto listener = make_socket(address, congestion);
   if (!listener) return listener;
   if (bind(listener->get(), address.get(), address.length) != 0 ||
@@ -51,9 +51,8 @@ Result<Descriptor> accept_one(const Descriptor& listener) {
 }
 
 Result<Descriptor> connect_to(const net::Url& url, const std::string& congestion) {
-  const auto addresses = net::resolve(url, false);
-  if (!addresses) return std::unexpected(addresses.error());
-  const net::Address& address = addresses->front();
+  const auto addresses = FANIN_TRY(net::resolve(url, false));
+  const net::Address& address = addresses.front();
   auto made = make_socket(address, congestion);
   if (!made) return made;
   if (connect(made->get(), address.get(), address.length) != 0)
@@ -62,9 +61,8 @@ Result<Descriptor> connect_to(const net::Url& url, const std::string& congestion
 }
 
 Result<Descriptor> connect_to(const std::string& url, const std::string& congestion) {
-  const auto parsed = net::Url::parse(url);
-  if (!parsed) return std::unexpected(parsed.error());
-  return connect_to(*parsed, congestion);
+  const auto parsed = FANIN_TRY(net::Url::parse(url));
+  return connect_to(parsed, congestion);
 }
 
 std::string listening_address(const Descriptor& listener) {

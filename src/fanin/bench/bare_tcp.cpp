@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/memory/arena.hpp"
@@ -25,9 +26,8 @@ class Ring {
 public:
   static Result<Ring> make(std::uint64_t page, std::uint64_t set) {
     const std::uint64_t pages = std::max<std::uint64_t>(1, set / page);
-    auto arena = memory::Arena::make(page * pages, {});
-    if (!arena) return std::unexpected(arena.error());
-    return Ring{std::move(*arena), page};
+    auto arena = FANIN_TRY(memory::Arena::make(page * pages, {}));
+    return Ring{std::move(arena), page};
   }
   [[nodiscard]] std::span<std::byte> take() {
     const std::span<std::byte> page{free_[head_], page_};
@@ -51,72 +51,71 @@ private:
   std::size_t tail_ = 0;
 };
 
+bool copies(const Spec& spec) { return spec.pattern != Pattern::nxn; }
+bool to_all(const Spec& spec) { return spec.pattern == Pattern::pubsub; }
+bool spins(const Spec& spec) { return spec.wait == net::WaitPolicy::poll; }
+
 // Records larger than a page leave while they are filled, and are read in pieces.
-bool in_pieces(const BareOptions& options) {
-  return options.fill == Fill::copied && !options.to_all &&
-         PageLayout{options.size, options.page}.page() > options.page;
+bool in_pieces(const Spec& spec) {
+  return copies(spec) && !to_all(spec) && PageLayout{spec.size, spec.page}.page() > spec.page;
 }
 
 class Sender {
 public:
-  Sender(const BareOptions& options, std::size_t index, std::vector<Descriptor> sockets)
-      : options_(options),
+  Sender(const Spec& spec, std::size_t index, std::vector<Descriptor> sockets)
+      : spec_(spec),
         index_(index),
         sockets_(std::move(sockets)),
-        source_(options.fill == Fill::copied ? options.size : 0) {}
+        source_(copies(spec) ? spec.size : 0) {}
 
   Result<> run(ProcessStats& stats) {
-    const PageLayout layout{options_.size, options_.page};
-    if (in_pieces(options_)) return write_pieces(stats);
-    auto ring = Ring::make(layout.page(), options_.send_set);
-    if (!ring) return std::unexpected(ring.error());
+    const PageLayout layout{spec_.size, spec_.page};
+    if (in_pieces(spec_)) return write_pieces(stats);
+    auto ring = FANIN_TRY(Ring::make(layout.page(), spec_.set));
     stats.state = ProcessStats::State::ready;
     EventNumber event = 0;
     while (true) {
-      const auto page = ring->take();
-      if (options_.fill == Fill::copied) {
+      const auto page = ring.take();
+      if (copies(spec_)) {
         copy_records(page, layout, source_);
       } else {
-        fill_records(page, layout, event, static_cast<SourceId>(index_), options_.checksum);
+        fill_records(page, layout, event, static_cast<SourceId>(index_), spec_.checksum);
       }
       event += layout.records;
-      if (auto sent = write_page(page); !sent) return sent;
-      ring->give_back(page);
+      FANIN_TRY(write_page(page));
+      ring.give_back(page);
     }
   }
 
 private:
   Result<> write_page(std::span<const std::byte> page) {
-    for (std::size_t i = 0; i < (options_.to_all ? sockets_.size() : 1); ++i) {
-      const auto& socket = sockets_[(options_.to_all ? i : index_ + turn_) % sockets_.size()];
-      if (auto sent = write_all(socket.get(), page, options_.spin); !sent) return sent;
+    for (std::size_t i = 0; i < (to_all(spec_) ? sockets_.size() : 1); ++i) {
+      const auto& socket = sockets_[(to_all(spec_) ? i : index_ + turn_) % sockets_.size()];
+      FANIN_TRY(write_all(socket.get(), page, spins(spec_)));
     }
     ++turn_;
     return {};
   }
 
   Result<> write_pieces(ProcessStats& stats) {
-    std::vector<std::byte> page(options_.page);
+    std::vector<std::byte> page(spec_.page);
     stats.state = ProcessStats::State::ready;
     while (true) {
       const Descriptor& socket = sockets_[(index_ + turn_++) % sockets_.size()];
-      const RecordHeader header{options_.size, 0};
+      const RecordHeader header{spec_.size, 0};
       std::memcpy(page.data(), &header, sizeof header);
       std::size_t have = sizeof header;
-      for (std::size_t at = 0; at < options_.size;) {
-        const std::size_t piece = std::min(page.size() - have, options_.size - at);
+      for (std::size_t at = 0; at < spec_.size;) {
+        const std::size_t piece = std::min(page.size() - have, spec_.size - at);
         memory::copy(page.data() + have, source_.bytes().subspan(at, piece));
         at += piece;
-        if (auto sent = write_all(socket.get(), std::span{page}.first(have + piece), options_.spin);
-            !sent) {
-          return sent;
-        }
+        FANIN_TRY(write_all(socket.get(), std::span{page}.first(have + piece), spins(spec_)));
         have = 0;
       }
     }
   }
 
-  const BareOptions& options_;
+  const Spec& spec_;
   std::size_t index_;
   std::vector<Descriptor> sockets_;
   PayloadSource source_;
@@ -125,11 +124,11 @@ private:
 
 class Receiver {
 public:
-  Receiver(const BareOptions& options, std::vector<Descriptor> sockets, ProcessStats& stats)
-      : options_(options),
-        layout_(options.size, options.page),
+  Receiver(const Spec& spec, std::vector<Descriptor> sockets, ProcessStats& stats)
+      : spec_(spec),
+        layout_(spec.size, spec.page),
         stats_(stats),
-        flags_(sockets.size() > 1 || options.spin ? MSG_DONTWAIT : 0) {
+        flags_(sockets.size() > 1 || spins(spec) ? MSG_DONTWAIT : 0) {
     for (auto& socket : sockets) {
       watched_.push_back({socket.get(), POLLIN, 0});
       incoming_.push_back({std::move(socket), {}, 0, 0});
@@ -137,20 +136,18 @@ public:
   }
 
   Result<> run() {
-    const std::uint64_t page = in_pieces(options_) ? options_.page : layout_.page();
-    auto made = Ring::make(page, std::max(options_.receive_set, incoming_.size() * page));
-    if (!made) return std::unexpected(made.error());
-    ring_.emplace(std::move(*made));
+    const std::uint64_t page = in_pieces(spec_) ? spec_.page : layout_.page();
+    auto made = FANIN_TRY(Ring::make(page, std::max(spec_.set, incoming_.size() * page)));
+    ring_.emplace(std::move(made));
     stats_.state = ProcessStats::State::ready;
     for (int idle = 0;;) {
       bool any = false;
       for (auto& one : incoming_) {
-        const auto progress = in_pieces(options_) ? read_piece(one) : read_page(one);
-        if (!progress) return std::unexpected(progress.error());
-        any = any || *progress;
+        const auto progress = FANIN_TRY(in_pieces(spec_) ? read_piece(one) : read_page(one));
+        any = any || progress;
       }
       if (any) continue;
-      if (!options_.spin) {
+      if (!spins(spec_)) {
         (void)poll(watched_.data(), watched_.size(), -1);
       } else if (++idle % tcp_spins == 0) {
         sched_yield();
@@ -177,15 +174,14 @@ private:
   // Reads what is there. False: nothing was.
   Result<bool> read_page(Incoming& incoming) {
     if (incoming.page.empty()) incoming.page = ring_->take();
-    const auto count = read(incoming, incoming.page.subspan(incoming.have));
-    if (!count) return std::unexpected(count.error());
-    if (*count == 0) return false;
-    incoming.have += *count;
+    const auto count = FANIN_TRY(read(incoming, incoming.page.subspan(incoming.have)));
+    if (count == 0) return false;
+    incoming.have += count;
     if (incoming.have < incoming.page.size()) return true;
-    const std::uint32_t records = walk_records(incoming.page, options_.checksum, options_.read);
+    const std::uint32_t records = walk_records(incoming.page, spec_.checksum, spec_.read);
     if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
     stats_.messages.add(records);
-    stats_.bytes.add(std::uint64_t{records} * options_.size);
+    stats_.bytes.add(std::uint64_t{records} * spec_.size);
     ring_->give_back(std::exchange(incoming.page, {}));
     incoming.have = 0;
     return true;
@@ -195,19 +191,18 @@ private:
     if (incoming.page.empty()) incoming.page = ring_->take();
     const std::size_t left = layout_.record() - incoming.message;
     const auto piece = incoming.page.first(std::min(left, incoming.page.size()));
-    const auto count = read(incoming, piece);
-    if (!count) return std::unexpected(count.error());
-    if (*count == 0) return false;
-    touch(piece.first(*count), options_.read);
-    stats_.bytes.add(*count);
-    incoming.message += *count;
+    const auto count = FANIN_TRY(read(incoming, piece));
+    if (count == 0) return false;
+    touch(piece.first(count), spec_.read);
+    stats_.bytes.add(count);
+    incoming.message += count;
     if (incoming.message < layout_.record()) return true;
     incoming.message = 0;
     stats_.messages.add(1);
     return true;
   }
 
-  const BareOptions& options_;
+  const Spec& spec_;
   PageLayout layout_;
   ProcessStats& stats_;
   int flags_;
@@ -217,57 +212,47 @@ private:
 };
 
 // Those who listen say so before anybody connects.
-Result<std::vector<Descriptor>> accept_all(const BareOptions& options, std::size_t count,
+Result<std::vector<Descriptor>> accept_all(const Spec& spec, std::size_t count,
                                            ProcessStats& stats) {
-  const auto listener = listen_at(options.url, options.congestion);
-  if (!listener) return std::unexpected(listener.error());
-  stats.say(listening_address(*listener));
-  stats.state = ProcessStats::State::ready;
+  const auto listener = FANIN_TRY(listen_at(spec.url, spec.congestion));
+  stats.listens_at(listening_address(listener));
   std::vector<Descriptor> sockets;
   for (std::size_t i = 0; i < count; ++i) {
-    auto socket = accept_one(*listener);
-    if (!socket) return std::unexpected(socket.error());
-    sockets.push_back(std::move(*socket));
+    auto socket = FANIN_TRY(accept_one(listener));
+    sockets.push_back(std::move(socket));
   }
   return sockets;
 }
 
-Result<std::vector<Descriptor>> connect_all(const BareOptions& options,
+Result<std::vector<Descriptor>> connect_all(const Spec& spec,
                                             const std::vector<std::string>& addresses) {
   std::vector<Descriptor> sockets;
   for (const auto& address : addresses) {
-    auto socket = connect_to(address, options.congestion);
-    if (!socket) return std::unexpected(socket.error());
-    sockets.push_back(std::move(*socket));
+    auto socket = FANIN_TRY(connect_to(address, spec.congestion));
+    sockets.push_back(std::move(socket));
   }
   return sockets;
 }
 
 } // namespace
 
-Ends bare_tcp_ends(const BareOptions& options) {
+Ends bare_tcp_ends(const Spec& spec) {
   Ends ends;
-  ends.connectors_count = options.to_all; // one sender listens, its receivers come
-  ends.listeners = options.to_all ? 1 : options.receivers;
-  ends.connectors = options.to_all ? options.receivers : options.senders;
-  ends.listen = [options](std::size_t index, ProcessStats& stats) -> Result<> {
-    auto sockets = accept_all(options, options.to_all ? options.receivers : options.senders, stats);
-    if (!sockets) return std::unexpected(sockets.error());
-    if (options.to_all) return Sender{options, index, std::move(*sockets)}.run(stats);
-    return Receiver{options, std::move(*sockets), stats}.run();
+  ends.connectors_count = to_all(spec); // one sender listens, its receivers come
+  ends.listeners = to_all(spec) ? 1 : spec.receivers;
+  ends.connectors = to_all(spec) ? spec.receivers : spec.senders;
+  ends.listen = [spec](std::size_t index, ProcessStats& stats) -> Result<> {
+    auto sockets = FANIN_TRY(accept_all(spec, to_all(spec) ? spec.receivers : spec.senders, stats));
+    if (to_all(spec)) return Sender{spec, index, std::move(sockets)}.run(stats);
+    return Receiver{spec, std::move(sockets), stats}.run();
   };
-  ends.connect = [options](std::size_t index, const std::vector<std::string>& addresses,
-                           ProcessStats& stats) -> Result<> {
-    auto sockets = connect_all(options, addresses);
-    if (!sockets) return std::unexpected(sockets.error());
-    if (options.to_all) return Receiver{options, std::move(*sockets), stats}.run();
-    return Sender{options, index, std::move(*sockets)}.run(stats);
+  ends.connect = [spec](std::size_t index, const std::vector<std::string>& addresses,
+                        ProcessStats& stats) -> Result<> {
+    auto sockets = FANIN_TRY(connect_all(spec, addresses));
+    if (to_all(spec)) return Receiver{spec, std::move(sockets), stats}.run();
+    return Sender{spec, index, std::move(sockets)}.run(stats);
   };
   return ends;
-}
-
-Result<Sample> run_bare_tcp(const BareOptions& options) {
-  return run_ends(bare_tcp_ends(options), {options.warmup, options.duration});
 }
 
 } // namespace fanin::bench

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/evb_processes.hpp"
 #include "fanin/bench/fragment_sender.hpp"
@@ -14,17 +15,15 @@ namespace {
 constexpr std::size_t index_max = 4096;
 
 Result<ProcessGroup::Body> ends_body(const json::Value& task) {
-  auto spec = Spec::from_json(task.at("ends"));
-  if (!spec) return std::unexpected(spec.error());
-  auto ends = make_ends(*spec);
-  if (!ends) return std::unexpected(ends.error());
+  auto spec = FANIN_TRY(Spec::from_json(task.at("ends")));
+  auto ends = FANIN_TRY(make_ends(spec));
   if (const json::Value* listen = task.find("listen"))
-    return [own = std::move(*ends), index = listen->natural()](ProcessStats& stats) {
+    return [own = std::move(ends), index = listen->natural()](ProcessStats& stats) {
       return own.listen(index, stats);
     };
   std::vector<std::string> addresses;
   for (const auto& address : task.at("addresses").list()) addresses.push_back(address.text());
-  return [own = std::move(*ends), addresses, index = task.at("connect").natural()](
+  return [own = std::move(ends), addresses, index = task.at("connect").natural()](
              ProcessStats& stats) { return own.connect(index, addresses, stats); };
 }
 
@@ -44,14 +43,13 @@ Result<ProcessGroup::Body> body_of(const json::Value& task) {
 
 Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
                             const executive::HostList& hosts, const Window& window) {
-  const auto ends = make_ends(spec);
-  if (!ends) return std::unexpected(ends.error());
-  const std::size_t rails = ends->listeners / spec.receivers; // others than fanin use one
+  const Ends ends = FANIN_TRY(make_ends(spec));
+  const std::size_t rails = ends.listeners / spec.receivers; // others than fanin use one
   if (hosts.hosts.size() < 1 + readouts + spec.receivers ||
-      hosts.hosts.size() < 1 + ends->connectors)
+      hosts.hosts.size() < 1 + ends.connectors)
     return std::unexpected(
         executive::too_few_hosts(hosts, 1 + readouts + spec.receivers,
-                                 fmt::format("{}x{}", ends->connectors, spec.receivers)));
+                                 fmt::format("{}x{}", ends.connectors, spec.receivers)));
   ProcessGroup group;
   group.watch_switches(hosts.switch_words);
   std::vector<std::string> addresses;
@@ -62,24 +60,22 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
     task["ends"] = own.to_json();
     return task;
   };
-  for (std::size_t i = 0; i < ends->listeners; ++i) {
+  for (std::size_t i = 0; i < ends.listeners; ++i) {
     const executive::Host& host = hosts.hosts[1 + readouts + i / rails];
     json::Value task = task_on(host, i % rails);
     task["listen"] = i;
-    auto started = group.start_on(host, fmt::format("listener{}", i), task);
-    if (!started) return std::unexpected(started.error());
+    FANIN_TRY(group.start_on(host, fmt::format("listener{}", i), task));
   }
-  for (std::size_t i = 0; i < ends->listeners; ++i) {
-    if (auto ready = group.wait_until_ready(i); !ready) return std::unexpected(ready.error());
+  for (std::size_t i = 0; i < ends.listeners; ++i) {
+    FANIN_TRY(group.wait_until_ready(i));
     addresses.emplace_back(group.stats(i).text.data());
   }
-  for (std::size_t i = 0; i < ends->connectors; ++i) {
+  for (std::size_t i = 0; i < ends.connectors; ++i) {
     const executive::Host& host = hosts.hosts[1 + i];
     json::Value task = task_on(host, 0);
     task["connect"] = i;
     for (const auto& address : addresses) task["addresses"].append(address);
-    auto started = group.start_on(host, fmt::format("connector{}", i), task);
-    if (!started) return std::unexpected(started.error());
+    FANIN_TRY(group.start_on(host, fmt::format("connector{}", i), task));
   }
   return group.measure(window.warmup, window.duration);
 }

@@ -1,7 +1,13 @@
 #include "fanin/bench/contenders.hpp"
 
+#include <array>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/bench/bare_fabric.hpp"
 #include "fanin/bench/bare_memory.hpp"
 #include "fanin/bench/bare_roundtrip.hpp"
@@ -13,33 +19,11 @@
 namespace fanin::bench {
 namespace {
 
-// What a process of event building goes through while a batch is under way, about.
-constexpr std::uint64_t fair_set = 8U << 20;
-
-BareOptions bare_options(const Spec& spec) {
-  const bool nxn = spec.pattern == Pattern::nxn;
-  const bool fair = spec.peer == "fair";
-  return {.senders = spec.senders,
-          .receivers = spec.receivers,
-          .size = spec.size,
-          .page = spec.page,
-          .send_set = fair ? fair_set : 0,
-          .receive_set = fair ? fair_set : 0,
-          .checksum = fair,
-          .read = spec.read,
-          .fill = nxn ? Fill::emulated : Fill::copied,
-          .spin = spec.wait == net::WaitPolicy::poll,
-          .to_all = spec.pattern == Pattern::pubsub,
-          .url = spec.url,
-          .congestion = spec.congestion,
-          .warmup = {},
-          .duration = {}};
-}
+constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, usual_page, 1U << 20};
 
 Result<Ends> raw_ends(const Spec& spec) {
   const bool roundtrip = spec.pattern == Pattern::roundtrip;
-  if (spec.url.scheme == "tcp")
-    return roundtrip ? bare_tcp_roundtrip(spec) : bare_tcp_ends(bare_options(spec));
+  if (spec.url.scheme == "tcp") return roundtrip ? bare_tcp_roundtrip(spec) : bare_tcp_ends(spec);
   if (spec.url.scheme == "shm" && roundtrip) return shared_memory_roundtrip(spec);
   if (spec.url.scheme == "shm" && spec.pattern == Pattern::stream)
     return shared_memory_stream(spec);
@@ -67,6 +51,26 @@ Result<Ends> make_ends(const Spec& spec) {
   auto ends = ends_of(spec);
   if (ends) ends->one_core_each = spec.peer != "zeromq"; // which has threads of its own
   return ends;
+}
+
+Result<TunedLoop> tune(const Spec& spec, bool may_poll,
+                       const std::function<Result<Sample>(const Spec&)>& probe,
+                       const RoundOptions& options, const Progress& progress) {
+  std::vector<Spec> specs;
+  std::vector<Contender> probes;
+  for (const net::WaitPolicy wait : {net::WaitPolicy::block, net::WaitPolicy::poll}) {
+    if (wait == net::WaitPolicy::poll && !may_poll) continue;
+    for (const std::uint64_t page : page_sizes) {
+      Spec& own = specs.emplace_back(spec);
+      own.wait = wait;
+      own.page = page;
+      probes.push_back(
+          {fmt::format("probe {} with pages of {}, {}", spec.peer, format_size(page), name(wait)),
+           [own, &probe] { return probe(own); }});
+    }
+  }
+  const auto fastest = FANIN_TRY(find_fastest(probes, options, progress));
+  return TunedLoop{specs[fastest.index], fastest.dropped};
 }
 
 } // namespace fanin::bench

@@ -2,7 +2,12 @@
 #pragma once
 
 #include "fanin/base/result.hpp"
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
 #include "fanin/bench/ends.hpp"
+#include "fanin/bench/measure.hpp"
 #include "fanin/bench/spec.hpp"
 
 namespace fanin::bench {
@@ -11,5 +16,18 @@ namespace fanin::bench {
 // checksums (nxn); "memcpy"; "zeromq". Errors: unsupported: not built in, or not in this pattern or
 // over this URL.
 [[nodiscard]] Result<Ends> make_ends(const Spec& spec);
+
+// Of a bare loop, where nothing else is known.
+inline constexpr std::uint64_t usual_page = 256U << 10;
+
+struct TunedLoop {
+  Spec spec;
+  std::size_t dropped = 0; // probes
+};
+// The bare loop that is fastest here: its size of a page and, if it may poll, whether it polls. It
+// need not. Errors: as of find_fastest().
+[[nodiscard]] Result<TunedLoop> tune(const Spec& spec, bool may_poll,
+                                     const std::function<Result<Sample>(const Spec&)>& probe,
+                                     const RoundOptions& options, const Progress& progress);
 
 } // namespace fanin::bench

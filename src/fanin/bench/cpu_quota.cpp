@@ -1,4 +1,5 @@
 #include "fanin/bench/cpu_quota.hpp"
+#include "fanin/base/try.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,7 +59,7 @@ Result<> CpuQuota::check(const std::string& root) {
 }
 
 Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root) {
-  if (auto possible = check(root); !possible) return std::unexpected(possible.error());
+  FANIN_TRY(check(root));
   const std::string folder = fmt::format("{}/fanin-bench-{}", root, pid);
   (void)rmdir(folder.c_str()); // of an earlier process of this number that was killed
   if (mkdir(folder.c_str(), 0755) != 0) return fail_errno(ErrorKind::unsupported, folder, errno);
@@ -69,8 +70,7 @@ Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root
   for (const auto& [name, number] : {std::pair{"cpu.cfs_period_us", period_us},
                                      {"cpu.cfs_quota_us", quota},
                                      {"cgroup.procs", static_cast<long>(pid)}}) {
-    if (auto written = write_number(folder + "/" + name, number); !written)
-      return std::unexpected(written.error());
+    FANIN_TRY(write_number(folder + "/" + name, number));
   }
   const long period = read_number(folder + "/cpu.cfs_period_us");
   if (period > 0)

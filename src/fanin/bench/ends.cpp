@@ -1,4 +1,5 @@
 #include "fanin/bench/ends.hpp"
+#include "fanin/base/try.hpp"
 
 #include <sched.h>
 
@@ -26,14 +27,12 @@ void keep_to_core(const Ends& ends, std::size_t process) {
 Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends& ends) {
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < ends.listeners; ++i) {
-    auto started = group.start("listener" + std::to_string(i), [&](ProcessStats& stats) {
+    auto started = FANIN_TRY(group.start("listener" + std::to_string(i), [&](ProcessStats& stats) {
       keep_to_core(ends, i);
       return ends.listen(i, stats);
-    });
-    if (!started) return std::unexpected(started.error());
-    if (auto ready = group.wait_until_ready(*started); !ready)
-      return std::unexpected(ready.error());
-    addresses.emplace_back(group.stats(*started).text.data());
+    }));
+    FANIN_TRY(group.wait_until_ready(started));
+    addresses.emplace_back(group.stats(started).text.data());
   }
   return addresses;
 }
@@ -41,33 +40,27 @@ Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends
 Result<> start_connectors(ProcessGroup& group, const Ends& ends,
                           const std::vector<std::string>& addresses) {
   for (std::size_t i = 0; i < ends.connectors; ++i) {
-    auto started = group.start("connector" + std::to_string(i), [&](ProcessStats& stats) {
+    FANIN_TRY(group.start("connector" + std::to_string(i), [&](ProcessStats& stats) {
       keep_to_core(ends, ends.listeners + i);
       return ends.connect(i, addresses, stats);
-    });
-    if (!started) return std::unexpected(started.error());
+    }));
   }
   return {};
 }
 
 Result<Histogram> take_latency(ProcessGroup& group, std::size_t index) {
   group.terminate(index);
-  if (auto ended = group.wait_until_ended(index, end_patience); !ended)
-    return std::unexpected(ended.error());
+  FANIN_TRY(group.wait_until_ended(index, end_patience));
   return group.stats(index).latency;
 }
 
 Result<Sample> run_ends(const Ends& ends, const Window& window) {
   ProcessGroup group;
-  const auto addresses = start_listeners(group, ends);
-  if (!addresses) return std::unexpected(addresses.error());
-  if (auto started = start_connectors(group, ends, *addresses); !started)
-    return std::unexpected(started.error());
+  const auto addresses = FANIN_TRY(start_listeners(group, ends));
+  FANIN_TRY(start_connectors(group, ends, addresses));
   auto sample = group.measure(window.warmup, window.duration);
   if (!sample || !ends.latency) return sample;
-  const auto latency = take_latency(group, ends.listeners);
-  if (!latency) return std::unexpected(latency.error());
-  sample->latency = *latency;
+  sample->latency = FANIN_TRY(take_latency(group, ends.listeners));
   return sample;
 }
 

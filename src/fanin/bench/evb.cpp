@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/bodies.hpp"
@@ -23,65 +24,35 @@ namespace fanin::bench {
 namespace {
 
 constexpr std::string_view throttled = "throttled"; // the contender
-constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, 256U << 10, 1U << 20};
-constexpr Duration probe_warmup = std::chrono::milliseconds{100};
-constexpr Duration probe_duration = std::chrono::milliseconds{400};
-
-std::string_view name(net::WaitPolicy policy) {
-  return policy == net::WaitPolicy::poll ? "poll" : "block";
-}
+constexpr Window evb_probe{std::chrono::milliseconds{100}, std::chrono::milliseconds{400}};
 
 double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
 
-// What the baselines need to know.
-struct LoopShape { // of a bare loop
-  std::uint64_t page = 0;
-  bool polls = false;
-};
-
-std::string_view wait_name(bool polls) {
-  return name(polls ? net::WaitPolicy::poll : net::WaitPolicy::block);
-}
-
-struct Plan {
-  LoopShape raw;
-  LoopShape fair;
-  std::size_t dropped = 0; // probes
-};
-
 class EvbBench {
 public:
   EvbBench(const EvbOptions& options, const Progress& progress)
-      : options_(options),
-        progress_(progress),
-        port_(find_port(options.url)),
-        round_options_{.runs = options.runs, .stolen_max = options.stolen_max} {}
+      : options_(options), progress_(progress), port_(find_port(options.url)) {}
 
   Result<json::Value> run() {
     executive::share_cores(configuration().processes.size() +
                            (options_.setup.shape.receive ? configuration().readouts() : 0));
-    if (with_baselines()) {
-      if (auto planned = plan(); !planned) return std::unexpected(planned.error());
-    }
+    if (with_baselines()) FANIN_TRY(plan());
     if (options_.timeline) return run_in_time();
-    const auto rounds = run_rounds(contenders(), round_options_, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    return report(*rounds);
+    const auto rounds = FANIN_TRY(run_rounds(contenders(), options_.rounds, progress_));
+    return report(rounds);
   }
 
 private:
   // A moment that other machines have disturbed says so itself, and none is dropped.
   Result<json::Value> run_in_time() {
-    Timeline timeline(*options_.timeline, options_.duration);
+    Timeline timeline(*options_.timeline, options_.window.duration);
     const std::vector<Contender> alone{{"evb", [&] {
-                                          return run_evb(options_.setup, options_.warmup,
-                                                         options_.duration, options_.idle,
-                                                         timeline.watch());
+                                          return run_evb(options_.setup, options_.window,
+                                                         options_.idle, timeline.watch());
                                         }}};
-    const auto rounds = run_rounds(alone, {.runs = 1, .stolen_max = 1}, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    json::Value result = report(*rounds);
+    const auto rounds = FANIN_TRY(run_rounds(alone, {.runs = 1, .stolen_max = 1}, progress_));
+    json::Value result = report(rounds);
     result["timeline"] = timeline.report();
     return result;
   }
@@ -101,78 +72,55 @@ private:
     if (progress_) progress_(text);
   }
 
-  [[nodiscard]] BareOptions bare(bool checksum, LoopShape loop, std::uint64_t send_set,
-                                 std::uint64_t receive_set) const {
-    return {.senders = configuration().readouts(),
-            .receivers = configuration().builders(),
-            .size = options_.setup.fragment_size,
-            .page = loop.page,
-            .send_set = send_set,
-            .receive_set = receive_set,
-            .checksum = checksum,
-            .spin = loop.polls,
-            .congestion = options_.congestion,
-            .warmup = options_.warmup,
-            .duration = options_.duration};
+  // What the baselines and `nxn` have in common.
+  [[nodiscard]] Spec baseline(std::string_view peer, std::uint64_t set, bool checksum) const {
+    Spec spec;
+    spec.pattern = Pattern::nxn;
+    spec.peer = peer;
+    spec.url = options_.url;
+    spec.size = options_.setup.fragment_size;
+    spec.page = usual_page;
+    spec.set = set;
+    spec.checksum = checksum;
+    spec.senders = configuration().readouts();
+    spec.receivers = configuration().builders();
+    spec.congestion = options_.congestion;
+    spec.wait = configuration().network.wait;
+    return spec;
   }
+  [[nodiscard]] bool checksum() const { return configuration().system.integrity; }
 
-  // The fastest one. A bare loop may poll where fanin polls, and need not.
-  Result<LoopShape> best_loop(std::string_view what, bool checksum, std::uint64_t send_set,
-                              std::uint64_t receive_set) {
-    std::vector<LoopShape> shapes;
-    std::vector<Contender> probes;
-    for (const bool polls : {false, true}) {
-      if (polls && configuration().network.wait != net::WaitPolicy::poll) continue;
-      for (const std::uint64_t page : page_sizes) {
-        const LoopShape shape = shapes.emplace_back(page, polls);
-        BareOptions probe = bare(checksum, shape, send_set, receive_set);
-        probe.warmup = probe_warmup;
-        probe.duration = probe_duration;
-        const std::string text =
-            fmt::format("probe {} with pages of {}, {}", what, format_size(page), wait_name(polls));
-        probes.push_back(
-            {text, [this, probe, text] {
-               auto sample = run_bare_tcp(probe);
-               if (sample) say(fmt::format("{}: {}", text, format_bandwidth(bytes_per_s(*sample))));
-               return sample;
-             }});
-      }
-    }
-    const auto fastest = find_fastest(probes, round_options_, progress_);
-    if (!fastest) return std::unexpected(fastest.error());
-    plan_.dropped += fastest->dropped;
-    return shapes[fastest->index];
-  }
-
-  Result<> plan() {
-    auto loop = best_loop("raw", false, 0, 0);
-    if (!loop) return std::unexpected(loop.error());
-    plan_.raw = *loop;
-    loop = best_loop("fair", configuration().system.integrity, options_.working_set,
-                     options_.working_set);
-    if (!loop) return std::unexpected(loop.error());
-    plan_.fair = *loop;
+  Result<> tune_loop(Spec& loop) {
+    const auto probe = [this](const Spec& spec) {
+      auto sample = run_ends(bare_tcp_ends(spec), evb_probe);
+      if (sample)
+        say(fmt::format("{} with pages of {}, {}: {}", spec.peer, format_size(spec.page),
+                        name(spec.wait), format_bandwidth(bytes_per_s(*sample))));
+      return sample;
+    };
+    auto tuned = FANIN_TRY(
+        tune(loop, loop.wait == net::WaitPolicy::poll, probe, options_.rounds, progress_));
+    probes_dropped_ += tuned.dropped;
+    loop = std::move(tuned.spec);
     return {};
   }
 
-  [[nodiscard]] Contender bare_contender(std::string what, BareOptions bare) const {
-    return {std::move(what), [options = std::move(bare)] { return run_bare_tcp(options); }};
+  Result<> plan() {
+    raw_ = baseline("raw", 0, false);
+    fair_ = baseline("fair", options_.working_set, checksum());
+    FANIN_TRY(tune_loop(raw_));
+    return tune_loop(fair_);
   }
 
-  [[nodiscard]] StreamOptions stream() const {
-    return {.senders = configuration().readouts(),
-            .receivers = configuration().builders(),
-            .url = options_.url,
-            .size = options_.setup.fragment_size,
-            .message = plan_.fair.page,
-            .send_set = options_.working_set,
-            .receive_set = options_.working_set,
-            .source_page = configuration().system.data_page,
-            .batch_events = configuration().system.batch_events,
-            .checksum = configuration().system.integrity,
-            .wait = configuration().network.wait,
-            .warmup = options_.warmup,
-            .duration = options_.duration};
+  [[nodiscard]] Contender contender(std::string what, Ends ends) const {
+    return {std::move(what),
+            [ends = std::move(ends), window = options_.window] { return run_ends(ends, window); }};
+  }
+  [[nodiscard]] Contender bare_loop(std::string what, Spec spec, std::uint64_t set,
+                                    bool checksum) const {
+    spec.set = set;
+    spec.checksum = checksum;
+    return contender(std::move(what), bare_tcp_ends(spec));
   }
 
   // What a readout unit puts into one message of one source.
@@ -188,96 +136,75 @@ private:
   // As many streams through the message sockets, in messages of what a readout unit would send; or
   // with the same shaping.
   [[nodiscard]] Contender nxn() const {
-    const EvbSetup& setup = options_.setup;
-    Spec spec;
-    spec.pattern = Pattern::nxn;
-    spec.url = options_.url;
-    spec.size = setup.fragment_size;
+    Spec spec = baseline("fanin", 0, false);
     const auto& shaping = configuration().system.shaping;
     if (shaping.on()) // larger ones are cut
       spec.size = std::min(spec.size, shaping.carrier - std::uint32_t{sizeof(RecordHeader)});
-    spec.records = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(block_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
-                                  configuration().system.batch_events));
-    spec.senders = configuration().readouts();
-    spec.receivers = configuration().builders();
+    spec.records = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        block_bytes() / (sizeof(RecordHeader) + options_.setup.fragment_size), 1,
+        configuration().system.batch_events));
     spec.rails = configuration().system.rails;
-    spec.wait = configuration().network.wait;
     spec.shaping = shaping;
     return {"nxn", [this, spec]() -> Result<Sample> {
               if (options_.hosts)
-                return run_on_hosts(spec, spec.senders, *options_.hosts,
-                                    {options_.warmup, options_.duration});
-              const auto ends = make_ends(spec);
-              if (!ends) return std::unexpected(ends.error());
-              return run_ends(*ends, {options_.warmup, options_.duration});
+                return run_on_hosts(spec, spec.senders, *options_.hosts, options_.window);
+              const auto ends = FANIN_TRY(make_ends(spec));
+              return run_ends(ends, options_.window);
             }};
   }
 
   // One bare stream across the links that all others share.
   [[nodiscard]] Contender link() const {
-    Spec spec;
-    spec.pattern = Pattern::nxn;
-    spec.peer = "raw";
-    spec.url = options_.url;
-    spec.size = options_.setup.fragment_size;
-    spec.page = page_sizes[1];
-    spec.congestion = options_.congestion;
+    Spec spec = baseline("raw", 0, false);
+    spec.senders = spec.receivers = 1;
     spec.wait = net::WaitPolicy::block;
     return {std::string(link_contender), [this, spec] {
               return run_on_hosts(spec, configuration().readouts(), *options_.hosts,
-                                  {options_.warmup, options_.duration});
+                                  options_.window);
             }};
   }
 
   void add_ladder(std::vector<Contender>& list) const {
-    const bool checksum = configuration().system.integrity;
-    list.push_back(bare_contender("crc", bare(checksum, plan_.raw, 0, 0)));
-    list.push_back(bare_contender(
-        "fair-4", bare(checksum, plan_.fair, 4 * plan_.fair.page, 4 * plan_.fair.page)));
-    list.push_back(bare_contender(
-        "fair-256", bare(checksum, plan_.fair, 256 * plan_.fair.page, 256 * plan_.fair.page)));
+    list.push_back(bare_loop("crc", raw_, 0, checksum()));
+    for (const std::uint64_t pages : {4U, 256U})
+      list.push_back(
+          bare_loop(fmt::format("fair-{}", pages), fair_, pages * fair_.page, checksum()));
+  }
+
+  // The same payload through one layer of fanin more.
+  void add_layers(std::vector<Contender>& list) const {
+    Spec spec = fair_;
+    spec.wait = configuration().network.wait;
+    list.push_back(contender("net", page_stream_ends(spec)));
+    spec.page = block_bytes();
+    list.push_back(contender("message", block_stream_ends(spec, configuration().system.data_page,
+                                                          configuration().system.batch_events)));
+  }
+
+  [[nodiscard]] Contender evb(std::string_view what, const EvbSetup& setup) const {
+    return {std::string(what),
+            [this, &setup] { return run_evb(setup, options_.window, options_.idle); }};
   }
 
   [[nodiscard]] std::vector<Contender> contenders() const {
     std::vector<Contender> list;
-    const bool checksum = configuration().system.integrity;
     if (with_baselines()) {
-      list.push_back(bare_contender("raw", bare(false, plan_.raw, 0, 0)));
+      list.push_back(contender("raw", bare_tcp_ends(raw_)));
       if (options_.ladder) add_ladder(list);
-      list.push_back(bare_contender(
-          "fair", bare(checksum, plan_.fair, options_.working_set, options_.working_set)));
-      if (options_.ladder) {
-        list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
-        StreamOptions blocks = stream();
-        blocks.message = block_bytes();
-        list.push_back({"message", [blocks] { return run_block_stream(blocks); }});
-      }
+      list.push_back(contender("fair", bare_tcp_ends(fair_)));
+      if (options_.ladder) add_layers(list);
     }
     if (with_nxn() && options_.hosts) list.push_back(link());
     if (with_nxn()) list.push_back(nxn());
-    list.push_back({"evb", [this] {
-                      return run_evb(options_.setup, options_.warmup, options_.duration,
-                                     options_.idle);
-                    }});
-    if (options_.one_rail) {
-      list.push_back({std::string(one_rail), [this] {
-                        return run_evb(*options_.one_rail, options_.warmup, options_.duration,
-                                       options_.idle);
-                      }});
-    }
+    list.push_back(evb("evb", options_.setup));
+    if (options_.one_rail) list.push_back(evb(one_rail, *options_.one_rail));
     if (options_.throttle > 0) {
       list.push_back({std::string(throttled), [this] {
-                        return run_throttled_evb(options_.setup, options_.warmup, options_.duration,
+                        return run_throttled_evb(options_.setup, options_.window,
                                                  options_.throttle);
                       }});
     }
-    if (options_.full_duplex) {
-      list.push_back({std::string(full_duplex), [this] {
-                        return run_evb(*options_.full_duplex, options_.warmup, options_.duration,
-                                       options_.idle);
-                      }});
-    }
+    if (options_.full_duplex) list.push_back(evb(full_duplex, *options_.full_duplex));
     return list;
   }
 
@@ -309,14 +236,14 @@ private:
     object["batch_events"] = own.system.batch_events;
     object["batch_bytes"] = own.system.batch_size;
     object["transfer_window_bytes"] = own.system.transfer_window;
-    object["duration_s"] = seconds(options_.duration);
-    object["runs"] = options_.runs;
+    object["duration_s"] = seconds(options_.window.duration);
+    object["runs"] = options_.rounds.runs;
     if (with_baselines()) {
-      object["raw_page_bytes"] = plan_.raw.page;
-      object["raw_wait"] = wait_name(plan_.raw.polls);
-      object["fair_page_bytes"] = plan_.fair.page;
-      object["fair_wait"] = wait_name(plan_.fair.polls);
-      object["probes_dropped"] = plan_.dropped;
+      object["raw_page_bytes"] = raw_.page;
+      object["raw_wait"] = name(raw_.wait);
+      object["fair_page_bytes"] = fair_.page;
+      object["fair_wait"] = name(fair_.wait);
+      object["probes_dropped"] = probes_dropped_;
       object["fair_working_set_bytes"] = options_.working_set;
     }
     return object;
@@ -328,27 +255,15 @@ private:
     object["size_bytes"] = options_.setup.fragment_size;
     object["per_node_bytes_per_s"] =
         rate(series, bytes_per_s).median / static_cast<double>(configuration().readouts());
-    for (const char* baseline : {"raw", "fair", "nxn"}) {
-      const auto found = std::ranges::find(all, baseline, &Series::what);
-      const std::string key = std::string("ratio_to_") + baseline;
-      if (found == all.end()) {
-        object[key] = json::Value{};
-      } else {
-        put(object, key, ratio(series, *found, bytes_per_s));
-      }
-    }
-    const std::size_t rails = series.what == one_rail ? 1 : configuration().system.rails;
-    if (const auto link = std::ranges::find(all, link_contender, &Series::what); link != all.end())
-      put(object, "ratio_to_link",
-          ratio_to_links(series, *link, rails * configuration().readouts(),
-                         rails * configuration().builders()));
-    const auto one = std::ranges::find(all, one_rail, &Series::what);
-    if (series.what == "evb" && one != all.end())
-      put(object, "ratio_to_one_rail", ratio(series, *one, bytes_per_s));
+    for (const char* baseline : {"raw", "fair", "nxn"})
+      put_ratio(object, baseline, series, find(all, baseline), bytes_per_s);
     if (series.what == throttled) put_throttled(object, series);
-    if (series.what == full_duplex)
-      put_full_duplex(object, series, all, "evb", rails * configuration().readouts());
-    if (options_.hosts && options_.hosts->testbed) put_network(object, series);
+    const std::size_t rails = series.what == one_rail ? 1 : configuration().system.rails;
+    put_hosts(object, series, all,
+              {.own = "evb",
+               .senders = rails * configuration().readouts(),
+               .receivers = rails * configuration().builders(),
+               .testbed = options_.hosts && options_.hosts->testbed});
     if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
     return object;
@@ -410,8 +325,9 @@ private:
   const EvbOptions& options_;
   const Progress& progress_;
   std::optional<doctor::Port> port_; // of RDMA
-  RoundOptions round_options_;
-  Plan plan_;
+  Spec raw_; // the baselines, as fast as they are here
+  Spec fair_;
+  std::size_t probes_dropped_ = 0;
 };
 
 } // namespace

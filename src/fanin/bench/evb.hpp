@@ -9,8 +9,10 @@
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/bench/ends.hpp"
 #include "fanin/bench/evb_processes.hpp"
 #include "fanin/bench/measure.hpp"
+#include "fanin/bench/spec.hpp"
 #include "fanin/bench/timeline.hpp"
 #include "fanin/net/url.hpp"
 
@@ -26,12 +28,9 @@ struct EvbOptions {
   std::shared_ptr<const executive::HostList> full_duplex_hosts;
   net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
-  // The memory through which each end of the fair loop cycles. It is the same whatever fanin uses.
-  std::uint64_t working_set = 8ULL << 20;
-  double stolen_max = 0.05; // share of a round's time; see RoundOptions
-  Duration duration = std::chrono::seconds{2}; // of one measurement
-  Duration warmup = std::chrono::milliseconds{300};
-  std::size_t runs = 5;
+  std::uint64_t working_set = fair_set; // through which each end of the fair loop cycles
+  Window window{std::chrono::milliseconds{300}, std::chrono::seconds{2}}; // of one measurement
+  RoundOptions rounds;
   bool baselines = true;
   bool ladder = false;
   bool idle = false; // connected, without events

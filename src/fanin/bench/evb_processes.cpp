@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/cpu_quota.hpp"
 #include "fanin/bench/fragment_sender.hpp"
 #include "fanin/builder/lane.hpp"
@@ -49,13 +50,11 @@ public:
   void report(const json::Value& report) {
     const std::string kind = report.at("report").text();
     if (kind == "listening") {
-      stats_.say(report.at("url").text());
-      stats_.state = ProcessStats::State::ready;
+      stats_.listens_at(report.at("url").text());
     } else if (kind == "senders") {
       std::string lines;
       for (const auto& url : report.at("urls").list()) lines += url.text() + "\n";
-      stats_.say(lines);
-      stats_.state = ProcessStats::State::ready;
+      stats_.listens_at(lines);
     } else if (kind == "log" && report.at("level").text() == "error") {
       stats_.note(report.at("text").text());
     } else if (kind == "end" && !report.at("ok").boolean() && outcome_) {
@@ -71,28 +70,25 @@ private:
 
 Result<> run_child(const config::Configuration& configuration, std::vector<std::size_t> nodes,
                    ProcessStats& stats) {
-  const auto plugins = executive::Plugins::load(configuration);
-  if (!plugins) return std::unexpected(plugins.error());
+  const auto plugins = FANIN_TRY(executive::Plugins::load(configuration));
   StatsObserver observer(stats);
-  const auto process = executive::Process::make(
-      configuration, *plugins,
+  const auto process = FANIN_TRY(executive::Process::make(
+      configuration, plugins,
       {.nodes = std::move(nodes),
        .report = [&observer](const json::Value& report) { observer.report(report); },
        .attended = false,
-       .observer = &observer});
-  if (!process) return std::unexpected(process.error());
-  if (auto ran = (*process)->run(); !ran) return ran;
+       .observer = &observer}));
+  FANIN_TRY(process->run());
   return observer.outcome();
 }
 
 Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
-  auto started = group.start("all", [&](ProcessStats& stats) {
+  auto started = FANIN_TRY(group.start("all", [&](ProcessStats& stats) {
     std::vector<std::size_t> nodes(setup.configuration.nodes.size());
     std::iota(nodes.begin(), nodes.end(), 0U);
     return run_child(setup.configuration, std::move(nodes), stats);
-  });
-  if (!started) return std::unexpected(started.error());
-  return group.wait_until_running(*started);
+  }));
+  return group.wait_until_running(started);
 }
 
 // Of the readout unit with that number, whose process says in `said` where its sources wait.
@@ -114,41 +110,17 @@ SenderOptions sender_options(const EvbSetup& setup, std::size_t readout, std::st
 Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
   if (!setup.shape.receive) return {};
   for (std::size_t i = 0; i < setup.shape.readout_units; ++i) {
-    if (auto ready = group.wait_until_ready(1 + i); !ready) return ready;
+    FANIN_TRY(group.wait_until_ready(1 + i));
     const auto options = sender_options(setup, i, group.stats(1 + i).text.data());
     const std::string name = fmt::format("sender{}", i);
     json::Value task;
     task["send"] = options.to_json();
-    const auto started = setup.hosts != nullptr
-                             ? group.start_on(setup.hosts->hosts[1 + i], name, task)
-                             : group.start(name, [&options](ProcessStats& stats) {
-                                 return send_fragments(options, stats);
-                               });
-    if (!started) return std::unexpected(started.error());
+    FANIN_TRY(setup.hosts != nullptr ? group.start_on(setup.hosts->hosts[1 + i], name, task)
+                                     : group.start(name, [&options](ProcessStats& stats) {
+                                         return send_fragments(options, stats);
+                                       }));
   }
   return {};
-}
-
-Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
-  config::Configuration configuration = setup.configuration;
-  configuration.network.wait = setup.manager_wait;
-  auto manager = group.start(configuration.nodes.front().name, [&](ProcessStats& stats) {
-    return run_child(configuration, {0}, stats);
-  });
-  if (!manager) return std::unexpected(manager.error());
-  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
-  const auto url = net::Url::parse(group.stats(*manager).text.data());
-  if (!url) return std::unexpected(url.error());
-  configuration.network.wait = setup.configuration.network.wait;
-  configuration.nodes.front().urls = {*url};
-  for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    auto started = group.start(configuration.nodes[i].name, [&](ProcessStats& stats) {
-      return run_child(configuration, {i}, stats);
-    });
-    if (!started) return std::unexpected(started.error());
-  }
-  if (auto sending = start_senders(group, setup); !sending) return sending;
-  return group.wait_until_running(*manager);
 }
 
 json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
@@ -169,28 +141,34 @@ json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wa
   return task;
 }
 
-Result<> start_on_hosts(ProcessGroup& group, const EvbSetup& setup) {
-  const config::Configuration& configuration = setup.configuration;
-  const auto& hosts = setup.hosts->hosts;
-  const auto manager = group.start_on(hosts[0], configuration.nodes.front().name,
-                                      evb_task(setup, 0, setup.manager_wait));
-  if (!manager) return std::unexpected(manager.error());
-  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
-  const std::string url = group.stats(*manager).text.data();
-  for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    json::Value task = evb_task(setup, i, configuration.network.wait);
-    task["control"] = url;
-    const auto started = group.start_on(hosts[i], configuration.nodes[i].name, task);
-    if (!started) return std::unexpected(started.error());
+// A node here or on its host. `manager`: where the event manager listens; empty: it is the node.
+Result<std::size_t> start_node(ProcessGroup& group, const EvbSetup& setup, std::size_t node,
+                               const std::string& manager) {
+  config::Configuration own = setup.configuration;
+  if (node == 0) own.network.wait = setup.manager_wait;
+  if (setup.hosts != nullptr) {
+    json::Value task = evb_task(setup, node, own.network.wait);
+    if (!manager.empty()) task["control"] = manager;
+    return group.start_on(setup.hosts->hosts[node], own.nodes[node].name, task);
   }
-  if (auto sending = start_senders(group, setup); !sending) return sending;
-  return group.wait_until_running(*manager);
+  if (!manager.empty()) {
+    auto url = FANIN_TRY(net::Url::parse(manager));
+    own.nodes.front().urls = {std::move(url)};
+  }
+  return group.start(own.nodes[node].name,
+                     [&](ProcessStats& stats) { return run_child(own, {node}, stats); });
 }
 
 Result<> start_all(ProcessGroup& group, const EvbSetup& setup) {
-  if (setup.hosts != nullptr) return start_on_hosts(group, setup);
-  const bool one_process = setup.configuration.processes.size() == 1;
-  return one_process ? start_in_one_process(group, setup) : start_processes(group, setup);
+  if (setup.hosts == nullptr && setup.configuration.processes.size() == 1)
+    return start_in_one_process(group, setup);
+  const auto manager = FANIN_TRY(start_node(group, setup, 0, {}));
+  FANIN_TRY(group.wait_until_ready(manager));
+  const std::string url = group.stats(manager).text.data();
+  for (std::size_t i = 1; i < setup.configuration.nodes.size(); ++i)
+    FANIN_TRY(start_node(group, setup, i, url));
+  FANIN_TRY(start_senders(group, setup));
+  return group.wait_until_running(manager);
 }
 
 // Where one measurement writes to; removed with all that is in it.
@@ -223,7 +201,7 @@ using MeasureGroup = std::function<Result<Sample>(ProcessGroup&)>;
 Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   ProcessGroup group;
   if (setup.hosts != nullptr) group.watch_switches(setup.hosts->switch_words);
-  if (auto started = start_all(group, setup); !started) return std::unexpected(started.error());
+  FANIN_TRY(start_all(group, setup));
   auto sample = measure(group);
   if (!sample) return sample;
   group.terminate(0); // the event manager ends the run
@@ -237,9 +215,6 @@ Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   return sample;
 }
 
-} // namespace
-
-namespace {
 // One rail is the configuration's network.
 std::string rails_text(const EvbShape& shape) {
   if (shape.rails == 1) return {};
@@ -283,41 +258,34 @@ Result<ProcessGroup::Body> evb_body(const json::Value& task) {
                  .url = said.at("url").text(),
                  .overrides = {}};
   for (const auto& one : said.at("overrides").list()) shape.overrides.push_back(one.text());
-  auto configuration = evb_configuration(shape);
-  if (!configuration) return std::unexpected(configuration.error());
-  const auto hosts = executive::parse_hosts(said.at("hosts").text(), "hosts");
-  if (!hosts) return std::unexpected(hosts.error());
-  if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned)
-    return std::unexpected(assigned.error());
+  auto configuration = FANIN_TRY(evb_configuration(shape));
+  const auto hosts = FANIN_TRY(executive::parse_hosts(said.at("hosts").text(), "hosts"));
+  FANIN_TRY(executive::assign_hosts(configuration, hosts));
   const std::size_t node = task.at("node").natural();
-  if (node >= configuration->nodes.size()) return fail(ErrorKind::malformed, "no such node");
+  if (node >= configuration.nodes.size()) return fail(ErrorKind::malformed, "no such node");
   if (task.find("control") != nullptr) {
-    const auto url = net::Url::parse(task.at("control").text());
-    if (!url) return std::unexpected(url.error());
-    configuration->nodes.front().urls = {*url};
+    const auto url = FANIN_TRY(net::Url::parse(task.at("control").text()));
+    configuration.nodes.front().urls = {url};
   }
-  configuration->network.wait =
+  configuration.network.wait =
       task.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  return [own = std::move(*configuration), node](ProcessStats& stats) {
+  return [own = std::move(configuration), node](ProcessStats& stats) {
     return run_child(own, {node}, stats);
   };
 }
 
-Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
-                       const Watch& watch) {
+Result<Sample> run_evb(const EvbSetup& setup, const Window& window, bool idle, const Watch& watch) {
   const MeasureGroup measure = [&](ProcessGroup& group) {
-    return group.measure(warmup, duration, !idle, watch);
+    return group.measure(window.warmup, window.duration, !idle, watch);
   };
   if (setup.configuration.run.output.empty()) return measure_evb(setup, measure);
-  const auto folder = Folder::make(setup.configuration.run.output);
-  if (!folder) return std::unexpected(folder.error());
+  const auto folder = FANIN_TRY(Folder::make(setup.configuration.run.output));
   EvbSetup own = setup;
-  own.configuration.run.output = folder->path();
+  own.configuration.run.output = folder.path();
   return measure_evb(own, measure);
 }
 
-Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup, Duration duration,
-                                 double share) {
+Result<Sample> run_throttled_evb(const EvbSetup& setup, const Window& window, double share) {
   const std::size_t builder = 1 + setup.shape.readout_units; // after the event manager and these
   const auto others = [&](const Sample& sample) {
     double sum = 0;
@@ -326,19 +294,16 @@ Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup, Duratio
     return sum;
   };
   return measure_evb(setup, [&](ProcessGroup& group) -> Result<Sample> {
-    const auto before = group.measure(warmup, duration);
-    if (!before) return before;
-    const auto pid = group.pid_of(builder);
-    if (!pid) return std::unexpected(pid.error());
-    const double cpu = before->processes[builder].cpu;
-    const auto quota = CpuQuota::make(*pid, share * cpu);
-    if (!quota) return std::unexpected(quota.error());
-    auto sample = group.measure(warmup + settle_time, duration);
+    const auto before = FANIN_TRY(group.measure(window.warmup, window.duration));
+    const auto pid = FANIN_TRY(group.pid_of(builder));
+    const double cpu = before.processes[builder].cpu;
+    const auto quota = FANIN_TRY(CpuQuota::make(pid, share * cpu));
+    auto sample = group.measure(window.warmup + settle_time, window.duration);
     if (!sample) return sample;
     sample->throttled = {.cpu_before = cpu,
-                         .quota = quota->cores(),
+                         .quota = quota.cores(),
                          .cpu = sample->processes[builder].cpu,
-                         .others_bytes_per_s_before = others(*before),
+                         .others_bytes_per_s_before = others(before),
                          .others_bytes_per_s = others(*sample)};
     return sample;
   });

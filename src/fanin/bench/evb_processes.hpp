@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/bench/ends.hpp"
 #include "fanin/bench/processes.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/host_list.hpp"
@@ -49,13 +49,13 @@ struct EvbSetup {
 // Starts everything, measures in mid-run, ends in good order. The sample's remark says what was not
 // as it should be (events incomplete or lost, a node that did not end). `idle`: there are no
 // events.
-[[nodiscard]] Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration,
-                                     bool idle = false, const Watch& watch = {});
+[[nodiscard]] Result<Sample> run_evb(const EvbSetup& setup, const Window& window, bool idle,
+                                     const Watch& watch = {});
 
 // The same in two measurements: before and after the first builder unit is held to `share` of the
 // processor time that it took in the first one. The sample is the second one's. There are several
 // builder units, on this host or the testbed. Errors: unsupported too (cpu_quota.hpp).
-[[nodiscard]] Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup,
-                                               Duration duration, double share);
+[[nodiscard]] Result<Sample> run_throttled_evb(const EvbSetup& setup, const Window& window,
+                                               double share);
 
 } // namespace fanin::bench

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/source/receive_format.hpp"
@@ -99,9 +100,8 @@ Result<> send_fragments(const SenderOptions& options, ProcessStats& stats) {
   std::vector<SourceStream> streams;
   std::vector<pollfd> room;
   for (const std::string& url : options.urls) {
-    auto socket = connect_to(url, {});
-    if (!socket) return std::unexpected(socket.error());
-    streams.emplace_back(std::move(*socket), options.first + static_cast<SourceId>(streams.size()),
+    auto socket = FANIN_TRY(connect_to(url, {}));
+    streams.emplace_back(std::move(socket), options.first + static_cast<SourceId>(streams.size()),
                          options, payload);
     room.push_back({streams.back().descriptor(), POLLOUT, 0});
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/registry.hpp"
 
 namespace fanin::bench {
@@ -16,9 +17,7 @@ Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url, net:
   if (!factory) {
     return fail(ErrorKind::unsupported, fmt::format("no transport for {} here", url.text()));
   }
-  auto transport = factory(process->loop_, [](LogLevel, std::string_view) {});
-  if (!transport) return std::unexpected(transport.error());
-  process->transport_ = std::move(*transport);
+  process->transport_ = FANIN_TRY(factory(process->loop_, [](LogLevel, std::string_view) {}));
   process->loop_.add(*process->transport_);
   process->transports_.add(url.scheme, *process->transport_);
   return process;

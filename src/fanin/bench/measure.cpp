@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::bench {
@@ -76,25 +77,6 @@ Statistic rate(const Series& series, const Rate& of) {
   return statistic(std::move(values));
 }
 
-Statistic ratio_to_links(const Series& series, const Series& link, std::size_t senders,
-                         std::size_t receivers) {
-  const auto links = static_cast<double>(std::min(senders, receivers));
-  Statistic of_one = ratio(series, link, bytes_per_s);
-  if (series.what == link.what) return of_one;
-  for (double* value : {&of_one.median, &of_one.min, &of_one.max}) *value /= links;
-  return of_one;
-}
-
-void put_network(json::Value& object, const Series& series) {
-  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
-  put(object, "idle_cpu", idle);
-  put(object, "retransmitted",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
-  put(object, "switch_drops",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
-  object["loaded"] = idle.median < idle_least;
-}
-
 std::string network_text(const json::Value& row) {
   if (row.at("idle_cpu").is_null()) return {};
   return fmt::format(
@@ -125,13 +107,12 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
     std::vector<Sample> samples;
     double stolen = 0;
     for (const auto& contender : contenders) {
-      auto sample = measure_once(contender, options);
-      if (!sample) return std::unexpected(sample.error());
-      stolen = std::max(stolen, sample->stolen);
+      auto sample = FANIN_TRY(measure_once(contender, options));
+      stolen = std::max(stolen, sample.stolen);
       say(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs, contender.what,
-                      format_bandwidth(bytes_per_s(*sample)), format_rate(messages_per_s(*sample)),
-                      sample->remark));
-      samples.push_back(std::move(*sample));
+                      format_bandwidth(bytes_per_s(sample)), format_rate(messages_per_s(sample)),
+                      sample.remark));
+      samples.push_back(std::move(sample));
     }
     if (stolen > options.stolen_max) {
       say_dropped(progress, stolen);
@@ -153,14 +134,13 @@ Result<Fastest> find_fastest(const std::vector<Contender>& settings, const Round
   double best_rate = -1;
   for (std::size_t i = 0; i < settings.size(); ++i) {
     for (std::size_t dropped = 0;;) {
-      const auto sample = measure_once(settings[i], options);
-      if (!sample) return std::unexpected(sample.error());
-      if (sample->stolen <= options.stolen_max) {
-        if (messages_per_s(*sample) > best_rate) fastest.index = i;
-        best_rate = std::max(best_rate, messages_per_s(*sample));
+      const auto sample = FANIN_TRY(measure_once(settings[i], options));
+      if (sample.stolen <= options.stolen_max) {
+        if (messages_per_s(sample) > best_rate) fastest.index = i;
+        best_rate = std::max(best_rate, messages_per_s(sample));
         break;
       }
-      say_dropped(progress, sample->stolen);
+      say_dropped(progress, sample.stolen);
       ++fastest.dropped;
       if (++dropped > options.runs)
         return too_many_dropped(dropped, dropped, "probes of a baseline", options);
@@ -181,20 +161,61 @@ void put(json::Value& object, std::string_view name, const Statistic& statistic)
   object[std::string(name) + "_max"] = statistic.max;
 }
 
-void put_full_duplex(json::Value& object, const Series& series, const std::vector<Series>& all,
-                     std::string_view apart, std::size_t links) {
-  const Rate over_links = [](const Sample& sample) {
-    return per_second(sample.link_bytes, sample);
-  };
-  put(object, "link_bytes_per_s", rate(series, over_links));
-  if (const auto found = std::ranges::find(all, apart, &Series::what); found != all.end())
-    put(object, "ratio_to_apart", ratio(series, *found, over_links));
-  const auto link = std::ranges::find(all, link_contender, &Series::what);
-  if (link == all.end()) return;
-  const Statistic whole = ratio(series, *link, over_links);
-  const auto of_each = [links](double value) { return value / static_cast<double>(links); };
-  put(object, "ratio_to_link",
-      Statistic{of_each(whole.median), of_each(whole.min), of_each(whole.max)});
+const Series* find(const std::vector<Series>& all, std::string_view what) {
+  const auto found = std::ranges::find(all, what, &Series::what);
+  return found == all.end() ? nullptr : &*found;
+}
+
+void put_ratio(json::Value& row, std::string_view name, const Series& series,
+               const Series* baseline, const Rate& of) {
+  const std::string key = fmt::format("ratio_to_{}", name);
+  if (baseline == nullptr) {
+    row[key] = json::Value{};
+  } else {
+    put(row, key, ratio(series, *baseline, of));
+  }
+}
+
+namespace {
+
+double link_bytes_per_s(const Sample& sample) { return per_second(sample.link_bytes, sample); }
+
+Statistic divided(const Statistic& statistic, std::size_t by) {
+  const auto divisor = static_cast<double>(by);
+  return {statistic.median / divisor, statistic.min / divisor, statistic.max / divisor};
+}
+
+void put_testbed(json::Value& row, const Series& series) {
+  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
+  put(row, "idle_cpu", idle);
+  put(row, "retransmitted",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
+  put(row, "switch_drops",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
+  row["loaded"] = idle.median < idle_least;
+}
+
+} // namespace
+
+void put_hosts(json::Value& row, const Series& series, const std::vector<Series>& all,
+               const Links& links) {
+  const Series* const link = find(all, link_contender);
+  const bool both_ways = series.what == full_duplex;
+  const Rate of = both_ways ? link_bytes_per_s : bytes_per_s;
+  if (link != nullptr) {
+    const std::size_t used = series.what == link_contender ? 1
+                             : both_ways                   ? links.senders
+                                         : std::min(links.senders, links.receivers);
+    put(row, "ratio_to_link", divided(ratio(series, *link, of), used));
+  }
+  const Series* const one = find(all, one_rail);
+  if (series.what == links.own && one != nullptr)
+    put_ratio(row, "one_rail", series, one, bytes_per_s);
+  if (both_ways) {
+    put(row, "link_bytes_per_s", rate(series, of));
+    put_ratio(row, "apart", series, find(all, links.own), of);
+  }
+  if (links.testbed) put_testbed(row, series);
 }
 
 json::Value to_json(const Series& series) {

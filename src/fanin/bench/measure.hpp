@@ -47,21 +47,34 @@ inline constexpr std::string_view link_contender = "link";
 inline constexpr std::string_view one_rail = "one rail";
 // The contender that is fanin (or evb) with a sender and a receiver on each host.
 inline constexpr std::string_view full_duplex = "full duplex";
-// Of its row: what all hosts have received over their links (`link_bytes_per_s`; what stays on a
-// host is left out), compared with those that have a host for each (`ratio_to_apart`; their
-// contender is `apart`) and with the links of one direction as one bare stream fills them
-// (`ratio_to_link`).
-void put_full_duplex(json::Value& object, const Series& series, const std::vector<Series>& all,
-                     std::string_view apart, std::size_t links);
-// Bytes per second over those of that stream, times the links that N senders and M receivers have
-// in common: the smaller number; of all rails.
-[[nodiscard]] Statistic ratio_to_links(const Series& series, const Series& link,
-                                       std::size_t senders, std::size_t receivers);
 
-// Of a row measured on a testbed: `idle_cpu` (a share), `retransmitted` (TCP segments) and
-// `switch_drops` (packets), in one measurement; `loaded`, if the processors had too little idle
-// time to say something about the network.
-void put_network(json::Value& object, const Series& series);
+[[nodiscard]] const Series* find(const std::vector<Series>& all, std::string_view what); // or null
+
+// Adds `ratio_to_NAME`; null: there is no such baseline.
+void put_ratio(json::Value& row, std::string_view name, const Series& series,
+               const Series* baseline, const Rate& of);
+
+// Of a measurement between hosts.
+struct Links {
+  std::string_view own; // the contender that is fanin as it is meant
+  std::size_t senders = 1; // links, of all rails
+  std::size_t receivers = 1;
+  bool testbed = false;
+};
+// Adds what is known of a row:
+// - `ratio_to_link`: bytes per second over those of one bare stream, times the links that senders
+//   and receivers have in common: the smaller number.
+// - `ratio_to_one_rail`, of fanin.
+// - of full duplex: what all hosts have received over their links (`link_bytes_per_s`; what stays
+// on
+//   a host is left out), compared with fanin with a host for each (`ratio_to_apart`) and with the
+//   links of one direction as one bare stream fills them (`ratio_to_link`).
+// - on a testbed: `idle_cpu` (a share), `retransmitted` (TCP segments) and `switch_drops`
+// (packets),
+//   in one measurement; `loaded`, if the processors had too little idle time to say something about
+//   the network.
+void put_hosts(json::Value& row, const Series& series, const std::vector<Series>& all,
+               const Links& links);
 inline constexpr double idle_least = 0.25;
 // The same as a line; empty: it was not measured on a testbed.
 [[nodiscard]] std::string network_text(const json::Value& row);

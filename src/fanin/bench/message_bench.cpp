@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/contenders.hpp"
@@ -22,7 +23,6 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::array<std::uint64_t, 3> stream_page_sizes{64U << 10, 256U << 10, 1U << 20};
 constexpr Window probe{std::chrono::milliseconds{50}, std::chrono::milliseconds{250}};
 constexpr std::string_view loaded = "fanin-loaded";
 constexpr std::string_view point_to_point = "point-to-point";
@@ -36,11 +36,6 @@ double p50_us(const Sample& sample) { return quantile_us(sample, 0.5); }
 double p99_us(const Sample& sample) { return quantile_us(sample, 0.99); }
 double p999_us(const Sample& sample) { return quantile_us(sample, 0.999); }
 
-const Series* find(const std::vector<Series>& all, std::string_view what) {
-  const auto found = std::ranges::find(all, what, &Series::what);
-  return found == all.end() ? nullptr : &*found;
-}
-
 // Whether messages came back in every round: not where a rate could not be kept.
 bool timed(const Series& series) {
   return std::ranges::all_of(series.samples,
@@ -50,27 +45,21 @@ bool timed(const Series& series) {
 class MessageBench {
 public:
   MessageBench(const MessageBenchOptions& options, const Progress& progress)
-      : options_(options),
-        progress_(progress),
-        port_(find_port(options.spec.url)),
-        round_options_{.runs = options.runs, .stolen_max = options.stolen_max} {}
+      : options_(options), progress_(progress), port_(find_port(options.spec.url)) {}
 
   Result<json::Value> run() {
     const bool listeners_elsewhere = options_.other_host.has_value();
     executive::share_cores(processes(options_.spec));
     if (listeners_elsewhere) {
-      auto host = OtherHost::connect(*options_.other_host);
-      if (!host) return std::unexpected(host.error());
-      other_ = std::make_unique<OtherHost>(std::move(*host));
+      auto host = FANIN_TRY(OtherHost::connect(*options_.other_host));
+      other_ = std::make_unique<OtherHost>(std::move(host));
     }
-    if (auto found = find_contenders(); !found) return std::unexpected(found.error());
+    FANIN_TRY(find_contenders());
     result_["bench"] = name(options_.spec.pattern);
     result_["machine"] = describe_machine();
     result_["settings"] = settings();
     put_port(result_, port_);
-    for (const std::uint32_t size : options_.sizes) {
-      if (auto done = run_size(size); !done) return std::unexpected(done.error());
-    }
+    for (const std::uint32_t size : options_.sizes) FANIN_TRY(run_size(size));
     result_["settings"]["probes_dropped"] = probes_dropped_;
     return std::move(result_);
   }
@@ -99,7 +88,7 @@ private:
   [[nodiscard]] Spec spec_of(std::string_view what, std::uint32_t size) const {
     Spec spec = options_.spec;
     spec.size = size;
-    spec.page = stream_page_sizes[1];
+    spec.page = usual_page;
     spec.warmup = options_.window.warmup;
     spec.peer = what;
     if (what != "fanin" && what != full_duplex) spec.rails = 1;
@@ -108,6 +97,10 @@ private:
       spec.peer = "raw";
       spec.senders = spec.receivers = 1;
       spec.wait = net::WaitPolicy::block;
+    }
+    if (what == "fair") {
+      spec.set = fair_set;
+      spec.checksum = true;
     }
     if (what == loaded) {
       spec.peer = "fanin";
@@ -132,8 +125,8 @@ private:
     }
     if (what == "mpi")
       return other_ ? fail(ErrorKind::unsupported, "mpi: not across two hosts") : find_mpi(spec);
-    const auto ends = make_ends(spec);
-    return ends ? Result<>{} : std::unexpected(ends.error());
+    FANIN_TRY(make_ends(spec));
+    return {};
   }
 
   // Peers that are not here are left out, and the result says why.
@@ -160,32 +153,18 @@ private:
   Result<Sample> measure(const Spec& spec, const Window& window) const {
     if (spec.peer == "mpi") return run_mpi(spec, window);
     if (options_.hosts) return run_on_hosts(spec, options_.spec.senders, *options_.hosts, window);
-    const auto ends = make_ends(spec);
-    if (!ends) return std::unexpected(ends.error());
-    return other_ && ends->listeners > 0 ? other_->run(spec, *ends, window)
-                                         : run_ends(*ends, window);
+    const auto ends = FANIN_TRY(make_ends(spec));
+    return other_ && ends.listeners > 0 ? other_->run(spec, ends, window) : run_ends(ends, window);
   }
 
-  // A bare stream's best settings: the size of a page, and whether its ends poll.
-  Result<> tune(Spec& spec) {
-    std::vector<net::WaitPolicy> waits{net::WaitPolicy::block};
-    if (spec.wait == net::WaitPolicy::poll &&
-        (spec.url.scheme == "tcp" || spec.url.scheme.starts_with("ofi+")))
-      waits.push_back(net::WaitPolicy::poll);
-    std::vector<Spec> specs;
-    std::vector<Contender> probes;
-    for (const net::WaitPolicy wait : waits) {
-      for (const std::uint64_t page : stream_page_sizes) {
-        spec.wait = wait;
-        spec.page = page;
-        specs.push_back(spec);
-        probes.push_back({spec.peer, [this, spec] { return measure(spec, probe); }});
-      }
-    }
-    const auto fastest = find_fastest(probes, round_options_, progress_);
-    if (!fastest) return std::unexpected(fastest.error());
-    spec = specs[fastest->index];
-    probes_dropped_ += fastest->dropped;
+  Result<> tune_loop(Spec& loop) {
+    const bool may_poll = loop.wait == net::WaitPolicy::poll &&
+                          (loop.url.scheme == "tcp" || loop.url.scheme.starts_with("ofi+"));
+    auto tuned = FANIN_TRY(tune(
+        loop, may_poll, [this](const Spec& spec) { return measure(spec, probe); }, options_.rounds,
+        progress_));
+    probes_dropped_ += tuned.dropped;
+    loop = std::move(tuned.spec);
     return {};
   }
 
@@ -194,25 +173,21 @@ private:
     std::vector<Contender> contenders;
     for (const auto& what : names_) {
       Spec spec = spec_of(what, size);
-      if ((what == "raw" || what == "fair") && spec.pattern != Pattern::roundtrip) {
-        if (auto tuned = tune(spec); !tuned) return tuned;
-      }
+      if ((what == "raw" || what == "fair") && spec.pattern != Pattern::roundtrip)
+        FANIN_TRY(tune_loop(spec));
       specs.push_back(spec);
-      if (what == full_duplex) {
-        contenders.push_back({what, [this, spec] {
-                                return run_on_hosts(spec, spec.senders, *options_.full_duplex,
-                                                    options_.window);
-                              }});
-      } else {
-        contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
-      }
+      contenders.push_back({what, [this, spec, &what] {
+                              return what == full_duplex
+                                         ? run_on_hosts(spec, spec.senders, *options_.full_duplex,
+                                                        options_.window)
+                                         : measure(spec, options_.window);
+                            }});
     }
     say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
-    const auto rounds = run_rounds(contenders, round_options_, progress_);
-    if (!rounds) return std::unexpected(rounds.error());
-    for (std::size_t i = 0; i < rounds->all.size(); ++i) {
-      json::Value row = describe(rounds->all[i], specs[i], rounds->all);
-      put_rounds(row, *rounds);
+    const auto rounds = FANIN_TRY(run_rounds(contenders, options_.rounds, progress_));
+    for (std::size_t i = 0; i < rounds.all.size(); ++i) {
+      json::Value row = describe(rounds.all[i], specs[i], rounds.all);
+      put_rounds(row, rounds);
       result_["results"].append(std::move(row));
     }
     return {};
@@ -226,7 +201,7 @@ private:
     if (series.what == "fanin") put_share(row, port_, series);
     if (series.what == "raw" || series.what == "fair") {
       row["page_bytes"] = spec.page;
-      row["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";
+      row["wait"] = name(spec.wait);
     }
     const bool roundtrip = spec.pattern == Pattern::roundtrip;
     if (roundtrip) {
@@ -236,19 +211,15 @@ private:
       put_time(row, "p999_us", series, p999_us);
     }
     for (const std::string_view peer : {"raw", "fair", "zeromq"})
-      put_ratio(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s, roundtrip);
+      compare(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s, roundtrip);
     if (options_.spec.pattern == Pattern::pubsub)
       put_ratio(row, "point_to_point", series, find(all, point_to_point), messages_per_s);
-    if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us, true);
-    if (const Series* link = find(all, link_contender))
-      put(row, "ratio_to_link",
-          ratio_to_links(series, *link, spec.rails * options_.spec.senders,
-                         spec.rails * options_.spec.receivers));
-    if (const Series* one = find(all, one_rail); one != nullptr && series.what == "fanin")
-      put_ratio(row, "one_rail", series, one, bytes_per_s);
-    if (series.what == full_duplex)
-      put_full_duplex(row, series, all, "fanin", spec.rails * spec.senders);
-    if (options_.hosts && options_.hosts->testbed) put_network(row, series);
+    if (series.what == loaded) compare(row, "unloaded", series, find(all, "fanin"), p99_us, true);
+    put_hosts(row, series, all,
+              {.own = "fanin",
+               .senders = spec.rails * options_.spec.senders,
+               .receivers = spec.rails * options_.spec.receivers,
+               .testbed = options_.hosts && options_.hosts->testbed});
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
@@ -265,21 +236,17 @@ private:
     }
   }
 
-  static void put_ratio(json::Value& row, std::string_view to, const Series& series,
-                        const Series* baseline, const Rate& of, bool of_times = false) {
-    const std::string key = fmt::format("ratio_to_{}", to);
-    if (baseline == nullptr || (of_times && (!timed(series) || !timed(*baseline)))) {
-      row[key] = json::Value{};
-    } else {
-      put(row, key, ratio(series, *baseline, of));
-    }
+  static void compare(json::Value& row, std::string_view to, const Series& series,
+                      const Series* baseline, const Rate& of, bool of_times) {
+    const bool known = baseline != nullptr && (!of_times || (timed(series) && timed(*baseline)));
+    put_ratio(row, to, series, known ? baseline : nullptr, of);
   }
 
   [[nodiscard]] json::Value settings() const {
     const Spec spec = spec_of("fanin", options_.sizes.front());
     json::Value object;
     object["url"] = spec.url.text();
-    object["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";
+    object["wait"] = name(spec.wait);
     object["congestion"] = spec.congestion;
     object["read"] = spec.read;
     object["senders"] = spec.senders;
@@ -290,7 +257,7 @@ private:
     object["rate_hz"] =
         spec.period.count() > 0 ? 1e9 / static_cast<double>(spec.period.count()) : 0.0;
     object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;
-    object["runs"] = options_.runs;
+    object["runs"] = options_.rounds.runs;
     const std::size_t here_or_two = other_ ? 2 : 1;
     object["hosts"] = options_.hosts ? processes(spec) : here_or_two;
     return object;
@@ -303,7 +270,6 @@ private:
   const MessageBenchOptions& options_;
   const Progress& progress_;
   std::optional<doctor::Port> port_; // of RDMA
-  RoundOptions round_options_;
   std::size_t probes_dropped_ = 0;
   std::unique_ptr<OtherHost> other_;
   std::vector<std::string> names_; // of the contenders

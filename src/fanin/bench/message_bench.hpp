@@ -31,8 +31,7 @@ struct MessageBenchOptions {
   // nxn: also with a sender and a receiver on each host of this list; null: not.
   std::shared_ptr<const executive::HostList> full_duplex;
   Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
-  std::size_t runs = 3;
-  double stolen_max = 0.05; // share of a round's time; see RoundOptions
+  RoundOptions rounds;
 };
 
 // The result object: settings, machine, results[], and remarks[] on peers that are not here.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -50,13 +51,12 @@ struct Close {
 };
 
 Result<Sample> parse(const std::string& line) {
-  const auto value = json::Value::parse(line);
-  if (!value) return std::unexpected(value.error());
+  const auto value = FANIN_TRY(json::Value::parse(line));
   Sample sample;
-  sample.seconds = value->at("seconds").real();
-  sample.messages = value->at("messages").natural();
-  sample.bytes = value->at("bytes").natural();
-  for (const auto& bin : value->at("latency_ns").list()) {
+  sample.seconds = value.at("seconds").real();
+  sample.messages = value.at("messages").natural();
+  sample.bytes = value.at("bytes").natural();
+  for (const auto& bin : value.at("latency_ns").list()) {
     if (bin.list().size() != 2) continue;
     sample.latency.add(Duration{static_cast<Duration::rep>(bin.list()[0].natural())},
                        bin.list()[1].natural());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/loop_process.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/net/link.hpp"
@@ -57,19 +58,16 @@ private:
 // Offers message after message to its connections in turn; one that is full is skipped.
 class StreamSender : public net::Handler, public net::Service {
 public:
-  StreamSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
-               std::uint64_t held_bytes)
-      : process_(process), options_(options), stats_(stats), held_(held_bytes) {}
+  StreamSender(LoopProcess& process, const Spec& spec, ProcessStats& stats)
+      : process_(process), spec_(spec), stats_(stats), held_(spec.set) {}
 
-  Result<> connect(const std::vector<net::Url>& urls) {
-    auto pool = make_pool(stream_control_page, stream_control_page * 8);
-    if (!pool) return std::unexpected(pool.error());
-    control_pool_ = std::move(*pool);
-    for (const auto& url : urls) {
-      auto id =
-          process_.transport().connect(url, {.receive_pool = control_pool_.get(), .handler = this});
-      if (!id) return std::unexpected(id.error());
-      peers_.push_back({.link = {&process_.transport(), *id}});
+  Result<> connect(const std::vector<std::string>& addresses) {
+    control_pool_ = FANIN_TRY(make_pool(stream_control_page, stream_control_page * 8));
+    for (const auto& address : addresses) {
+      const auto url = FANIN_TRY(net::Url::parse(address));
+      auto id = FANIN_TRY(process_.transport().connect(
+          url, {.receive_pool = control_pool_.get(), .handler = this}));
+      peers_.push_back({.link = {&process_.transport(), id}});
     }
     process_.loop().add(*this);
     return {};
@@ -108,7 +106,7 @@ protected:
   virtual bool next(Message& message) = 0;
 
   LoopProcess& process_;
-  const StreamOptions& options_;
+  const Spec& spec_;
   ProcessStats& stats_;
 
 private:
@@ -139,11 +137,11 @@ private:
 
 class PageSender final : public StreamSender {
 public:
-  PageSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
+  PageSender(LoopProcess& process, const Spec& spec, ProcessStats& stats,
              std::unique_ptr<memory::PagePool> pool, SourceId source)
-      : StreamSender(process, options, stats, options.send_set),
+      : StreamSender(process, spec, stats),
         pool_(std::move(pool)),
-        layout_(options.size, options.message),
+        layout_(spec.size, spec.page),
         source_(source) {}
 
 private:
@@ -151,7 +149,7 @@ private:
     const memory::Loan page = pool_->take();
     if (!page) return false;
     const auto size = static_cast<std::uint32_t>(layout_.page());
-    fill_records({page.data(), size}, layout_, event_, source_, options_.checksum);
+    fill_records({page.data(), size}, layout_, event_, source_, spec_.checksum);
     event_ += layout_.records;
     message.extents[0] = page.freeze(0, size);
     message.count = 1;
@@ -166,17 +164,18 @@ private:
 
 class BlockSender final : public StreamSender {
 public:
-  BlockSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
+  BlockSender(LoopProcess& process, const Spec& spec, ProcessStats& stats,
               std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
-              SourceId source)
-      : StreamSender(process, options, stats, options.send_set),
+              std::uint32_t batch_events, SourceId source)
+      : StreamSender(process, spec, stats),
+        batch_events_(batch_events),
         pool_(std::move(pool)),
         metadata_pool_(std::move(metadata)),
-        emulator_({.source = source, .size = source::FixedSize{options.size}}),
+        emulator_({.source = source, .size = source::FixedSize{spec.size}}),
         queue_({.source = source,
                 .window = 1U << 16,
-                .fragment_max = options.size + 1,
-                .checksum = options.checksum},
+                .fragment_max = spec.size + 1,
+                .checksum = spec.checksum},
                *pool_) {
     queue_.start(0);
     (void)emulator_.start(0, process_.loop().now());
@@ -189,19 +188,19 @@ private:
     return emulator_.read(queue_, process_.loop().now()).state == source::ReadState::more;
   }
   [[nodiscard]] EventNumber end() const {
-    return std::min(queue_.next_event(), cursor_.event + options_.batch_events);
+    return std::min(queue_.next_event(), cursor_.event + batch_events_);
   }
   [[nodiscard]] bool has_message() const {
     return end() > cursor_.event &&
-           (end() - cursor_.event == options_.batch_events ||
-            queue_.position(end()) - queue_.position(cursor_.event) >= options_.message);
+           (end() - cursor_.event == batch_events_ ||
+            queue_.position(end()) - queue_.position(cursor_.event) >= spec_.page);
   }
 
   bool next(Message& message) override {
     if (!has_message()) return false;
     wire::DataBlockHeader header;
-    const auto head_max = static_cast<std::uint32_t>(
-        sizeof header + options_.batch_events * sizeof(wire::FragmentEntry));
+    const auto head_max =
+        static_cast<std::uint32_t>(sizeof header + batch_events_ * sizeof(wire::FragmentEntry));
     if (!metadata_ || metadata_.size() - metadata_filled_ < head_max) {
       metadata_ = metadata_pool_->take();
       metadata_filled_ = 0;
@@ -209,7 +208,7 @@ private:
     }
     std::byte* head = metadata_.data() + metadata_filled_;
     auto* table = reinterpret_cast<wire::FragmentEntry*>(head + sizeof header);
-    const auto piece = queue_.cut(cursor_, end(), static_cast<std::uint32_t>(options_.message),
+    const auto piece = queue_.cut(cursor_, end(), static_cast<std::uint32_t>(spec_.page),
                                   static_cast<std::uint32_t>(end() - cursor_.event), table);
     queue_.release_until(cursor_.event);
     header.batch_first = header.first_event = piece.range.first;
@@ -219,13 +218,14 @@ private:
     std::memcpy(head, &header, sizeof header);
     const auto head_size =
         static_cast<std::uint32_t>(sizeof header + header.entries * sizeof(wire::FragmentEntry));
-    wire::seal_data_block({head, head_size}, options_.checksum);
+    wire::seal_data_block({head, head_size}, spec_.checksum);
     message.extents = {metadata_.freeze(metadata_filled_, head_size), piece.payload};
     message.count = 2;
     metadata_filled_ += head_size;
     return true;
   }
 
+  std::uint32_t batch_events_; // of a message, at most
   std::unique_ptr<memory::PagePool> pool_;
   std::unique_ptr<memory::PagePool> metadata_pool_;
   source::Emulator emulator_;
@@ -255,30 +255,24 @@ std::uint32_t walk_block(const net::Event& event, bool checksum) {
 
 class StreamReceiver final : public net::Handler {
 public:
-  StreamReceiver(LoopProcess& process, const StreamOptions& options, ProcessStats& stats, Walk walk)
-      : process_(process),
-        options_(options),
-        stats_(stats),
-        walk_(std::move(walk)),
-        held_(options.receive_set) {}
+  StreamReceiver(LoopProcess& process, const Spec& spec, ProcessStats& stats, Walk walk)
+      : process_(process), spec_(spec), stats_(stats), walk_(std::move(walk)), held_(spec.set) {}
 
   Result<> listen(std::unique_ptr<memory::PagePool> pool) {
     pool_ = std::move(pool);
-    auto listener =
-        process_.transport().listen(options_.url, {.receive_pool = pool_.get(), .handler = this});
-    if (!listener) return std::unexpected(listener.error());
-    stats_.say(process_.transport().listening_url(*listener).text());
-    stats_.state = ProcessStats::State::ready;
+    auto listener = FANIN_TRY(
+        process_.transport().listen(spec_.url, {.receive_pool = pool_.get(), .handler = this}));
+    stats_.listens_at(process_.transport().listening_url(listener).text());
     return {};
   }
   void on_event(net::Transport&, net::Event& event) override {
     if (event.kind == net::EventKind::closed) process_.loop().stop();
     if (event.kind != net::EventKind::message) return;
-    const std::uint32_t records = walk_(event, options_.checksum);
+    const std::uint32_t records = walk_(event, spec_.checksum);
     damaged_ = damaged_ || records == 0;
     if (damaged_) process_.loop().stop();
     stats_.messages.add(records);
-    stats_.bytes.add(std::uint64_t{records} * options_.size);
+    stats_.bytes.add(std::uint64_t{records} * spec_.size);
     const std::uint64_t size = std::uint64_t{event.message.size} + event.rest.size;
     held_.add({{std::move(event.message), std::move(event.rest)}, 2}, size);
   }
@@ -286,7 +280,7 @@ public:
 
 private:
   LoopProcess& process_;
-  const StreamOptions& options_;
+  const Spec& spec_;
   ProcessStats& stats_;
   Walk walk_;
   std::unique_ptr<memory::PagePool> pool_;
@@ -294,91 +288,74 @@ private:
   bool damaged_ = false;
 };
 
-Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t largest,
-                 ProcessStats& stats) {
-  auto process = LoopProcess::make(options.url, options.wait);
-  if (!process) return std::unexpected(process.error());
+Result<> receive(const Spec& spec, const Walk& walk, std::uint64_t largest, ProcessStats& stats) {
+  auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
   // Each message fills at least half a page; two pages of each connection may be begun.
   const std::uint32_t page = 2 * round_up(largest);
   auto pool =
-      make_pool(page, 2 * options.receive_set + (4 + 4 * options.senders) * std::uint64_t{page});
-  if (!pool) return std::unexpected(pool.error());
-  StreamReceiver receiver{**process, options, stats, walk};
-  if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
-  (*process)->loop().run();
+      FANIN_TRY(make_pool(page, 2 * spec.set + (4 + 4 * spec.senders) * std::uint64_t{page}));
+  StreamReceiver receiver{*process, spec, stats, walk};
+  FANIN_TRY(receiver.listen(std::move(pool)));
+  process->loop().run();
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
-using MakeSender = std::function<Result<std::unique_ptr<StreamSender>>(LoopProcess&, ProcessStats&,
-                                                                       std::size_t index)>;
+using MakeSender = std::function<Result<std::unique_ptr<StreamSender>>(
+    LoopProcess&, const Spec&, ProcessStats&, std::size_t index)>;
 
-Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls,
-              const MakeSender& make, std::size_t index, ProcessStats& stats) {
-  auto process = LoopProcess::make(options.url, options.wait);
-  if (!process) return std::unexpected(process.error());
-  auto sender = make(**process, stats, index);
-  if (!sender) return std::unexpected(sender.error());
-  if (auto connecting = (*sender)->connect(urls); !connecting) return connecting;
-  (*process)->loop().run();
+Result<> send(const Spec& spec, const std::vector<std::string>& addresses, const MakeSender& make,
+              std::size_t index, ProcessStats& stats) {
+  auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
+  auto sender = FANIN_TRY(make(*process, spec, stats, index));
+  FANIN_TRY(sender->connect(addresses));
+  process->loop().run();
   return fail(ErrorKind::disconnected, "a receiver is gone");
 }
 
-Result<Sample> run_stream(const StreamOptions& options, const MakeSender& make, const Walk& walk,
-                          std::uint64_t largest) {
-  ProcessGroup group;
-  std::vector<net::Url> urls;
-  for (std::size_t i = 0; i < options.receivers; ++i) {
-    auto started = group.start("receiver" + std::to_string(i), [&](ProcessStats& stats) {
-      return receive(options, walk, largest, stats);
-    });
-    if (!started) return std::unexpected(started.error());
-    if (auto ready = group.wait_until_ready(*started); !ready)
-      return std::unexpected(ready.error());
-    auto url = net::Url::parse(group.stats(*started).text.data());
-    if (!url) return std::unexpected(url.error());
-    urls.push_back(*url);
-  }
-  for (std::size_t i = 0; i < options.senders; ++i) {
-    auto started = group.start("sender" + std::to_string(i), [&](ProcessStats& stats) {
-      return send(options, urls, make, i, stats);
-    });
-    if (!started) return std::unexpected(started.error());
-  }
-  return group.measure(options.warmup, options.duration); // and ends them
+// `largest`: bytes of a message.
+Ends stream_ends(const Spec& spec, const MakeSender& make, const Walk& walk,
+                 std::uint64_t largest) {
+  Ends ends;
+  ends.listeners = spec.receivers;
+  ends.connectors = spec.senders;
+  ends.listen = [=](std::size_t, ProcessStats& stats) {
+    return receive(spec, walk, largest, stats);
+  };
+  ends.connect = [=](std::size_t index, const std::vector<std::string>& addresses,
+                     ProcessStats& stats) { return send(spec, addresses, make, index, stats); };
+  return ends;
 }
+
+// What a sender has under way, beside its last page or pages.
+std::uint64_t sent_bytes(const Spec& spec) { return spec.set + (8U << 20) * spec.receivers; }
 
 } // namespace
 
-Result<Sample> run_page_stream(const StreamOptions& options) {
-  const std::uint64_t size = PageLayout{options.size, options.message}.page();
-  const MakeSender make = [&](LoopProcess& process, ProcessStats& stats,
-                              std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
-    auto pool =
-        make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size,
-                  process.transport().shares_memory());
-    if (!pool) return std::unexpected(pool.error());
-    return std::make_unique<PageSender>(process, options, stats, std::move(*pool),
+Ends page_stream_ends(const Spec& spec) {
+  const std::uint64_t size = PageLayout{spec.size, spec.page}.page();
+  const MakeSender make = [size](LoopProcess& process, const Spec& own, ProcessStats& stats,
+                                 std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
+    auto pool = FANIN_TRY(
+        make_pool(round_up(size), sent_bytes(own) + 4 * size, process.transport().shares_memory()));
+    return std::make_unique<PageSender>(process, own, stats, std::move(pool),
                                         static_cast<SourceId>(index));
   };
-  return run_stream(options, make, walk_page, size);
+  return stream_ends(spec, make, walk_page, size);
 }
 
-Result<Sample> run_block_stream(const StreamOptions& options) {
+Ends block_stream_ends(const Spec& spec, std::uint32_t source_page, std::uint32_t batch_events) {
   const std::uint64_t head =
-      sizeof(wire::DataBlockHeader) + options.batch_events * sizeof(wire::FragmentEntry);
-  const MakeSender make = [&](LoopProcess& process, ProcessStats& stats,
+      sizeof(wire::DataBlockHeader) + batch_events * sizeof(wire::FragmentEntry);
+  const MakeSender make = [=](LoopProcess& process, const Spec& own, ProcessStats& stats,
                               std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
-    auto pool = make_pool(options.source_page,
-                          options.send_set + (8U << 20) * options.receivers +
-                              8 * std::uint64_t{options.source_page},
-                          process.transport().shares_memory());
-    if (!pool) return std::unexpected(pool.error());
-    auto metadata = make_pool(256U << 10, 16U << 20, process.transport().shares_memory());
-    if (!metadata) return std::unexpected(metadata.error());
-    return std::make_unique<BlockSender>(process, options, stats, std::move(*pool),
-                                         std::move(*metadata), static_cast<SourceId>(index + 1));
+    const bool shared = process.transport().shares_memory();
+    auto pool =
+        FANIN_TRY(make_pool(source_page, sent_bytes(own) + 8 * std::uint64_t{source_page}, shared));
+    auto metadata = FANIN_TRY(make_pool(256U << 10, 16U << 20, shared));
+    return std::make_unique<BlockSender>(process, own, stats, std::move(pool), std::move(metadata),
+                                         batch_events, static_cast<SourceId>(index + 1));
   };
-  return run_stream(options, make, walk_block, options.message + head);
+  return stream_ends(spec, make, walk_block, spec.page + head);
 }
 
 } // namespace fanin::bench

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -90,10 +91,9 @@ std::uint64_t link_bytes_here() {
 }
 
 Result<std::uint64_t> drops_in(std::string_view text) {
-  const auto queues = json::Value::parse(text);
-  if (!queues) return std::unexpected(queues.error());
+  const auto queues = FANIN_TRY(json::Value::parse(text));
   std::uint64_t sum = 0;
-  for (const auto& queue : queues->list()) {
+  for (const auto& queue : queues.list()) {
     if (queue.at("kind").text() == "tbf") sum += queue.at("drops").natural();
   }
   return sum;

@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/network_state.hpp"
 #include "fanin/bench/remote_process.hpp"
@@ -111,11 +112,15 @@ void ProcessGroup::run_child(const Body& body, ProcessStats& stats) {
   _exit(result ? 0 : 1);
 }
 
-Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
+Result<ProcessGroup::Stats> ProcessGroup::make_stats() {
   void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
-  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
+  return Stats{new (memory) ProcessStats};
+}
+
+Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
+  auto stats = FANIN_TRY(make_stats());
   const pid_t pid = fork();
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   if (pid == 0) {
@@ -131,28 +136,20 @@ ProcessGroup::ProcessGroup() = default;
 bool ProcessGroup::Member::alive() const { return there ? there->alive() : pid > 0; }
 
 Result<> ProcessGroup::check() {
-  for (auto& member : members_) {
-    if (auto checked = check(member); !checked) return checked;
-  }
+  for (auto& member : members_) FANIN_TRY(check(member));
   return {};
 }
 
 Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
                                            const json::Value& task) {
-  void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
-  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
-  auto there = RemoteProcess::start(host, task);
-  if (!there) return std::unexpected(there.error());
-  members_.push_back({std::move(name), -1, std::move(stats), std::move(*there)});
+  auto stats = FANIN_TRY(make_stats());
+  auto there = FANIN_TRY(RemoteProcess::start(host, task));
+  members_.push_back({std::move(name), -1, std::move(stats), std::move(there)});
   return members_.size() - 1;
 }
 
 Result<> ProcessGroup::check(Member& member) {
-  if (member.there) {
-    if (auto checked = member.there->check(*member.stats); !checked) return checked;
-  }
+  if (member.there) FANIN_TRY(member.there->check(*member.stats));
   if (member.stats->state.load() == ProcessStats::State::failed) {
     return fail(ErrorKind::internal, fmt::format("{}: {}", member.name, member.stats->text.data()));
   }
@@ -176,7 +173,7 @@ Result<> ProcessGroup::wait_until_running(std::size_t index) {
 Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
   const Time limit = now() + start_patience;
   while (members_[index].stats->state.load() < state) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     const Member& member = members_[index];
     if (!member.alive() || now() > limit) {
       const std::string where =
@@ -217,9 +214,8 @@ ProcessCounts ProcessGroup::counts(std::size_t index) const {
 }
 
 Result<pid_t> ProcessGroup::pid_of(std::size_t index) {
-  const auto here = sample();
-  if (!here) return std::unexpected(here.error());
-  return static_cast<pid_t>(here->processes[index].pid);
+  const auto here = FANIN_TRY(sample());
+  return static_cast<pid_t>(here.processes[index].pid);
 }
 
 // Of all at about the same time.
@@ -236,9 +232,8 @@ Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
       snapshot.processes.push_back(counts(i));
       continue;
     }
-    const auto counted = member.there->answer(*member.stats);
-    if (!counted) return std::unexpected(counted.error());
-    snapshot.processes.push_back(*counted);
+    const auto counted = FANIN_TRY(member.there->answer(*member.stats));
+    snapshot.processes.push_back(counted);
   }
   return snapshot;
 }
@@ -249,24 +244,24 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
   Sample sample;
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
   sample.idle = idle_between(before.processor, after.processor);
-  ProcessCounts sum;
   std::set<std::string> hosts; // each counts once, whatever runs there
   for (std::size_t i = 0; i < before.processes.size(); ++i) {
     const ProcessCounts& first = before.processes[i];
     const ProcessCounts& last = after.processes[i];
     const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
     if (own <= 0) continue; // it has ended
-    const auto add = [&](std::uint64_t ProcessCounts::* which) {
-      const auto counted = static_cast<double>(last.*which - first.*which);
-      sum.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
+    const auto add = [&](std::uint64_t ProcessCounts::* from, std::uint64_t Sample::* to) {
+      const auto counted = static_cast<double>(last.*from - first.*from);
+      sample.*to += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
     };
-    for (const auto which :
-         {&ProcessCounts::batches, &ProcessCounts::events, &ProcessCounts::messages,
-          &ProcessCounts::bytes, &ProcessCounts::load_bytes})
-      add(which);
+    add(&ProcessCounts::batches, &Sample::batches);
+    add(&ProcessCounts::events, &Sample::events);
+    add(&ProcessCounts::messages, &Sample::messages);
+    add(&ProcessCounts::bytes, &Sample::bytes);
+    add(&ProcessCounts::load_bytes, &Sample::load_bytes);
     if (members_[i].there && hosts.insert(members_[i].there->host()).second) {
       sample.retransmitted += last.retransmitted - first.retransmitted;
-      add(&ProcessCounts::link_bytes);
+      add(&ProcessCounts::link_bytes, &Sample::link_bytes);
     }
     const auto switches = [&](std::uint64_t ProcessCounts::* which) {
       return static_cast<double>(last.*which - first.*which) / own;
@@ -278,12 +273,6 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
                                 .forced_switches_per_s = switches(&ProcessCounts::forced),
                                 .peak_rss_bytes = last.peak_rss_bytes});
   }
-  sample.batches = sum.batches;
-  sample.events = sum.events;
-  sample.messages = sum.messages;
-  sample.bytes = sum.bytes;
-  sample.load_bytes = sum.load_bytes;
-  sample.link_bytes = sum.link_bytes;
   return sample;
 }
 
@@ -293,11 +282,10 @@ Result<> ProcessGroup::watch_for(Duration duration, const Snapshot& before, cons
   for (Time next = before.at + watch.every;
        watch.every > Duration{} && next <= before.at + duration; next += watch.every) {
     pause_for(std::max(Duration{}, next - now()));
-    auto here = sample();
-    if (!here) return std::unexpected(here.error());
-    watch.on_sample(here->at - before.at, difference(last, *here));
-    last = std::move(*here);
-    if (auto alive = check(); !alive) return alive;
+    auto here = FANIN_TRY(sample());
+    watch.on_sample(here.at - before.at, difference(last, here));
+    last = std::move(here);
+    FANIN_TRY(check());
   }
   pause_for(std::max(Duration{}, before.at + duration - now()));
   return {};
@@ -307,27 +295,21 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
                                      const Watch& watch) {
   const Time limit = now() + start_patience;
   while (wait_for_messages) {
-    const auto here = sample();
-    if (!here) return std::unexpected(here.error());
-    if (here->has_messages()) break;
-    if (auto alive = check(); !alive) return std::unexpected(alive.error());
+    const auto here = FANIN_TRY(sample());
+    if (here.has_messages()) break;
+    FANIN_TRY(check());
     if (now() > limit) return fail(ErrorKind::internal, "nothing arrives");
     pause_for(look_every);
   }
   pause_for(warmup);
-  const auto dropped = drops();
-  if (!dropped) return std::unexpected(dropped.error());
-  const auto before = sample();
-  if (!before) return std::unexpected(before.error());
-  if (auto watched = watch_for(duration, *before, watch); !watched)
-    return std::unexpected(watched.error());
-  const auto after = sample();
-  if (!after) return std::unexpected(after.error());
-  if (auto alive = check(); !alive) return std::unexpected(alive.error());
-  const auto dropped_then = drops();
-  if (!dropped_then) return std::unexpected(dropped_then.error());
-  Sample measured = difference(*before, *after);
-  measured.switch_drops = *dropped_then - *dropped;
+  const auto dropped = FANIN_TRY(drops());
+  const auto before = FANIN_TRY(sample());
+  FANIN_TRY(watch_for(duration, before, watch));
+  const auto after = FANIN_TRY(sample());
+  FANIN_TRY(check());
+  const auto dropped_then = FANIN_TRY(drops());
+  Sample measured = difference(before, after);
+  measured.switch_drops = dropped_then - dropped;
   return measured;
 }
 
@@ -344,7 +326,7 @@ void ProcessGroup::terminate(std::size_t index) const {
 Result<> ProcessGroup::wait_until_ended(Duration patience) {
   const Time limit = now() + patience;
   while (true) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     std::string left;
     for (const auto& member : members_) {
       if (member.alive()) left += (left.empty() ? "" : ", ") + member.name;
@@ -361,7 +343,7 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
 Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
   const Time limit = now() + patience;
   while (members_[index].alive()) {
-    if (auto alive = check(); !alive) return alive;
+    FANIN_TRY(check());
     if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
     pause_for(look_every);
   }

@@ -50,6 +50,10 @@ struct ProcessStats {
 
   void say(std::string_view words) { copy(words, text); }
   void note(std::string_view words) { copy(words, remark); }
+  void listens_at(std::string_view addresses) {
+    say(addresses);
+    state = State::ready;
+  }
 
 private:
   template <std::size_t size>
@@ -175,15 +179,17 @@ private:
   struct Unmap {
     void operator()(ProcessStats* stats) const;
   };
+  using Stats = std::unique_ptr<ProcessStats, Unmap>; // in memory that a child shares
   struct Member {
     std::string name;
     pid_t pid = -1; // -1: reaped, or elsewhere
-    std::unique_ptr<ProcessStats, Unmap> stats;
+    Stats stats;
     std::unique_ptr<RemoteProcess> there; // null: on this host
     [[nodiscard]] bool alive() const;
   };
   struct Snapshot;
 
+  [[nodiscard]] static Result<Stats> make_stats();
   [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
   [[nodiscard]] Result<> check(Member& member);
   [[nodiscard]] Result<Snapshot> sample();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/version.hpp"
@@ -44,41 +45,29 @@ Duration duration_of(const json::Value& value, std::string_view key) {
   return Duration{static_cast<Duration::rep>(std::min(value.at(key).natural(), window_max_ns))};
 }
 
-json::Value sample_to_json(const Sample& sample) {
-  json::Value value;
-  value["seconds"] = sample.seconds;
-  value["messages"] = sample.messages;
-  value["bytes"] = sample.bytes;
-  return value;
-}
-
 // One measurement. Its processes end with it.
 Result<> serve_one(const Descriptor& socket, const net::Url& url, const Progress& progress) {
-  const auto request = read_line(socket);
-  if (!request) return std::unexpected(request.error());
-  if (request->at("fanin").text() != version)
+  const auto request = FANIN_TRY(read_line(socket));
+  if (request.at("fanin").text() != version)
     return fail(ErrorKind::refused, fmt::format("this is fanin {}", version));
-  auto spec = Spec::from_json(request->at("spec"));
-  if (!spec) return std::unexpected(spec.error());
-  spec->url.host = url.host;
-  spec->url.port = 0;
-  const auto ends = make_ends(*spec);
-  if (!ends) return std::unexpected(ends.error());
-  if (progress) progress(fmt::format("{} {} {} B", name(spec->pattern), spec->peer, spec->size));
+  auto spec = FANIN_TRY(Spec::from_json(request.at("spec")));
+  spec.url.host = url.host;
+  spec.url.port = 0;
+  const auto ends = FANIN_TRY(make_ends(spec));
+  if (progress) progress(fmt::format("{} {} {} B", name(spec.pattern), spec.peer, spec.size));
   ProcessGroup group;
-  const auto addresses = start_listeners(group, *ends);
-  if (!addresses) return std::unexpected(addresses.error());
+  const auto addresses = FANIN_TRY(start_listeners(group, ends));
   json::Value answer;
-  for (const auto& address : *addresses) answer["addresses"].append(address);
-  if (auto written = write_line(socket, answer); !written) return written;
-  const auto go = read_line(socket);
-  if (!go) return std::unexpected(go.error());
-  const auto sample = group.measure(duration_of(*go, "warmup_ns"), duration_of(*go, "duration_ns"),
-                                    !ends->connectors_count);
-  if (!sample) return std::unexpected(sample.error());
-  if (auto written = write_line(socket, sample_to_json(*sample)); !written) return written;
-  const auto done = read_line(socket); // the connectors have ended
-  return done ? Result<>{} : std::unexpected(done.error());
+  for (const auto& address : addresses) answer["addresses"].append(address);
+  FANIN_TRY(write_line(socket, answer));
+  const auto go = FANIN_TRY(read_line(socket));
+  const auto sample = FANIN_TRY(group.measure(
+      duration_of(go, "warmup_ns"), duration_of(go, "duration_ns"), !ends.connectors_count));
+  FANIN_TRY(write_line(socket, json::Object{{"seconds", sample.seconds},
+                                            {"messages", sample.messages},
+                                            {"bytes", sample.bytes}}));
+  FANIN_TRY(read_line(socket)); // the connectors have ended
+  return {};
 }
 
 void serve_all(const Descriptor& socket, const net::Url& url, const Progress& progress) {
@@ -86,9 +75,7 @@ void serve_all(const Descriptor& socket, const net::Url& url, const Progress& pr
     const auto served = serve_one(socket, url, progress);
     if (served) continue;
     if (served.error().kind == ErrorKind::disconnected) return;
-    json::Value answer;
-    answer["error"] = served.error().text;
-    if (!write_line(socket, answer)) return;
+    if (!write_line(socket, json::Object{{"error", served.error().text}})) return;
   }
 }
 
@@ -97,62 +84,44 @@ void serve_all(const Descriptor& socket, const net::Url& url, const Progress& pr
 Result<> serve_ends(const net::Url& url, const Progress& progress) {
   if (url.scheme != "tcp")
     return fail(ErrorKind::usage, fmt::format("--listen {}: tcp only", url.text()));
-  auto listener = listen_at(url, "");
-  if (!listener) return std::unexpected(listener.error());
-  if (progress) progress("listens at " + listening_address(*listener));
+  auto listener = FANIN_TRY(listen_at(url, ""));
+  if (progress) progress("listens at " + listening_address(listener));
   while (true) {
-    const auto socket = accept_one(*listener);
-    if (!socket) return std::unexpected(socket.error());
-    serve_all(*socket, url, progress);
+    const auto socket = FANIN_TRY(accept_one(listener));
+    serve_all(socket, url, progress);
   }
 }
 
 Result<OtherHost> OtherHost::connect(const net::Url& url) {
-  auto socket = connect_to(url, "");
-  if (!socket) return std::unexpected(socket.error());
-  return OtherHost{std::move(*socket), url};
+  auto socket = FANIN_TRY(connect_to(url, ""));
+  return OtherHost{std::move(socket), url};
 }
 
 Result<Sample> OtherHost::run(const Spec& spec, const Ends& ends, const Window& window) {
-  json::Value request;
-  request["fanin"] = version;
-  request["spec"] = spec.to_json();
-  if (auto written = write_line(socket_, request); !written)
-    return std::unexpected(written.error());
-  const auto answer = read_line(socket_);
-  if (!answer) return std::unexpected(answer.error());
+  FANIN_TRY(write_line(socket_, json::Object{{"fanin", version}, {"spec", spec.to_json()}}));
+  const auto answer = FANIN_TRY(read_line(socket_));
   std::vector<std::string> addresses;
-  for (const auto& text : answer->at("addresses").list()) {
-    auto address = net::Url::parse(text.text());
-    if (!address) return std::unexpected(address.error());
-    address->host = url_.host; // it may listen at all of its addresses
-    addresses.push_back(address->text());
+  for (const auto& text : answer.at("addresses").list()) {
+    auto address = FANIN_TRY(net::Url::parse(text.text()));
+    address.host = url_.host; // it may listen at all of its addresses
+    addresses.push_back(address.text());
   }
   if (addresses.size() != ends.listeners)
     return fail(ErrorKind::malformed, "the other host answers with other addresses");
   ProcessGroup group;
-  if (auto started = start_connectors(group, ends, addresses); !started)
-    return std::unexpected(started.error());
-  json::Value go;
-  go["warmup_ns"] = window.warmup.count();
-  go["duration_ns"] = window.duration.count();
-  if (auto written = write_line(socket_, go); !written) return std::unexpected(written.error());
+  FANIN_TRY(start_connectors(group, ends, addresses));
+  FANIN_TRY(write_line(socket_, json::Object{{"warmup_ns", window.warmup.count()},
+                                             {"duration_ns", window.duration.count()}}));
   auto sample = group.measure(window.warmup, window.duration, ends.connectors_count);
   if (!sample) return sample;
-  const auto theirs = read_line(socket_);
-  if (!theirs) return std::unexpected(theirs.error());
+  const auto theirs = FANIN_TRY(read_line(socket_));
   if (!ends.connectors_count) {
-    sample->seconds = theirs->at("seconds").real();
-    sample->messages = theirs->at("messages").natural();
-    sample->bytes = theirs->at("bytes").natural();
+    sample->seconds = theirs.at("seconds").real();
+    sample->messages = theirs.at("messages").natural();
+    sample->bytes = theirs.at("bytes").natural();
   }
-  if (ends.latency) {
-    const auto latency = take_latency(group, 0);
-    if (!latency) return std::unexpected(latency.error());
-    sample->latency = *latency;
-  }
-  if (auto written = write_line(socket_, json::Value{json::Object{}}); !written)
-    return std::unexpected(written.error());
+  if (ends.latency) sample->latency = FANIN_TRY(take_latency(group, 0));
+  FANIN_TRY(write_line(socket_, json::Value{json::Object{}}));
   return sample;
 }
 

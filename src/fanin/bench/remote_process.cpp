@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/bench/bodies.hpp"
 
 namespace fanin::bench {
@@ -24,21 +25,24 @@ constexpr int check_soon_ms = 2;   // until it is ready
 constexpr int check_later_ms = 20; // while it measures: it shall cost nothing
 constexpr std::size_t line_most = 16U << 20;
 
+constexpr std::array<std::pair<std::string_view, std::uint64_t ProcessCounts::*>, 10> numbers{
+    {{"voluntary", &ProcessCounts::voluntary},
+     {"forced", &ProcessCounts::forced},
+     {"peak_rss_bytes", &ProcessCounts::peak_rss_bytes},
+     {"retransmitted", &ProcessCounts::retransmitted},
+     {"link_bytes", &ProcessCounts::link_bytes},
+     {"batches", &ProcessCounts::batches},
+     {"events", &ProcessCounts::events},
+     {"messages", &ProcessCounts::messages},
+     {"bytes", &ProcessCounts::bytes},
+     {"load_bytes", &ProcessCounts::load_bytes}}};
+
 json::Value to_json(const ProcessCounts& counts) {
   json::Value value;
   value["at_ns"] = counts.at.time_since_epoch().count();
   value["pid"] = counts.pid;
   value["cpu_s"] = counts.cpu_s;
-  value["voluntary"] = counts.voluntary;
-  value["forced"] = counts.forced;
-  value["peak_rss_bytes"] = counts.peak_rss_bytes;
-  value["retransmitted"] = counts.retransmitted;
-  value["link_bytes"] = counts.link_bytes;
-  value["batches"] = counts.batches;
-  value["events"] = counts.events;
-  value["messages"] = counts.messages;
-  value["bytes"] = counts.bytes;
-  value["load_bytes"] = counts.load_bytes;
+  for (const auto& [key, member] : numbers) value[key] = counts.*member;
   return value;
 }
 
@@ -47,16 +51,7 @@ ProcessCounts counts_of(const json::Value& value) {
   counts.at = Time{Duration{value.at("at_ns").integer().value_or(0)}};
   counts.pid = value.at("pid").integer().value_or(0);
   counts.cpu_s = value.at("cpu_s").real();
-  counts.voluntary = value.at("voluntary").natural();
-  counts.forced = value.at("forced").natural();
-  counts.peak_rss_bytes = value.at("peak_rss_bytes").natural();
-  counts.retransmitted = value.at("retransmitted").natural();
-  counts.link_bytes = value.at("link_bytes").natural();
-  counts.batches = value.at("batches").natural();
-  counts.events = value.at("events").natural();
-  counts.messages = value.at("messages").natural();
-  counts.bytes = value.at("bytes").natural();
-  counts.load_bytes = value.at("load_bytes").natural();
+  for (const auto& [key, member] : numbers) counts.*member = value.at(key).natural();
   return counts;
 }
 
@@ -82,13 +77,10 @@ void write_line(const json::Value& line) {
 
 Result<std::unique_ptr<RemoteProcess>> RemoteProcess::start(const executive::Host& host,
                                                             const json::Value& task) {
-  auto process = executive::start_on(host);
-  if (!process) return std::unexpected(process.error());
-  fcntl(process->input.get(), F_SETFL, 0); // a task is shorter than a pipe
-  std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(*process)));
-  json::Value request;
-  request["part"] = task;
-  made->write(request);
+  auto process = FANIN_TRY(executive::start_on(host));
+  fcntl(process.input.get(), F_SETFL, 0); // a task is shorter than a pipe
+  std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(process)));
+  made->write(json::Object{{"part", task}});
   return made;
 }
 
@@ -161,7 +153,7 @@ Result<> RemoteProcess::take_lines(ProcessStats& stats) {
     const auto line = json::Value::parse(std::string_view{text_}.substr(at, end - at));
     at = end + 1;
     if (!line || !line->is_object()) continue; // what a shell there says on its own
-    if (auto taken = take(*line, stats); !taken) return taken;
+    FANIN_TRY(take(*line, stats));
   }
   text_.erase(0, at);
   return {};
@@ -172,7 +164,7 @@ Result<> RemoteProcess::check(ProcessStats& stats) {
   bool ended = false;
   while (!ended && read_some(process_.output.get(), 0, text_, ended)) {
   }
-  if (auto taken = take_lines(stats); !taken) return taken;
+  FANIN_TRY(take_lines(stats));
   if (!ended) return {};
   if (!ended_ && stats.state.load() != ProcessStats::State::failed) return lost();
   collect();
@@ -181,16 +173,14 @@ Result<> RemoteProcess::check(ProcessStats& stats) {
 
 void RemoteProcess::ask() {
   answered_ = false;
-  json::Value request;
-  request["sample"] = true;
-  write(request);
+  write(json::Object{{"sample", true}});
 }
 
 Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
   while (!answered_ && alive()) {
     bool ended = false;
     const bool some = read_some(process_.output.get(), answer_patience_ms, text_, ended);
-    if (auto taken = take_lines(stats); !taken) return std::unexpected(taken.error());
+    FANIN_TRY(take_lines(stats));
     if (answered_ || ended_) break;
     if (ended) return lost();
     if (!some)
@@ -200,11 +190,7 @@ Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
   return counts_;
 }
 
-void RemoteProcess::terminate() {
-  json::Value request;
-  request["terminate"] = true;
-  write(request);
-}
+void RemoteProcess::terminate() { write(json::Object{{"terminate", true}}); }
 
 namespace {
 
@@ -212,8 +198,7 @@ namespace {
 class Server {
 public:
   Result<> run(const ProcessGroup::Body& body) {
-    auto started = group_.start("part", body);
-    if (!started) return std::unexpected(started.error());
+    FANIN_TRY(group_.start("part", body));
     std::string text;
     for (bool ended = false; !ended;) {
       tell();
@@ -232,10 +217,8 @@ public:
 private:
   void obey(const json::Value& line) {
     if (line.at("terminate").boolean()) group_.terminate(0);
-    if (!line.at("sample").boolean()) return;
-    json::Value answer;
-    answer["sample"] = to_json(group_.counts(0));
-    write_line(answer);
+    if (line.at("sample").boolean())
+      write_line(json::Object{{"sample", to_json(group_.counts(0))}});
   }
 
   // Its state, if that is another one. A process that is killed has failed.
@@ -272,10 +255,7 @@ private:
   }
 
   static void tell_ready(const ProcessStats& stats) {
-    json::Value line;
-    line["state"] = "ready";
-    line["text"] = stats.text.data();
-    write_line(line);
+    write_line(json::Object{{"state", "ready"}, {"text", stats.text.data()}});
   }
 
   ProcessGroup group_;
@@ -285,9 +265,8 @@ private:
 } // namespace
 
 Result<> serve_process(const json::Value& task) {
-  const auto body = body_of(task);
-  if (!body) return std::unexpected(body.error());
-  return Server{}.run(*body);
+  const auto body = FANIN_TRY(body_of(task));
+  return Server{}.run(body);
 }
 
 } // namespace fanin::bench

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/payload.hpp"
 
 namespace fanin::bench {
@@ -44,13 +45,12 @@ Result<> make_trips(Pipe& pipe, const Spec& spec, ProcessStats& stats) {
   stats.state = ProcessStats::State::ready;
   while (!termination_asked()) {
     while (trips.may_send(now)) {
-      if (auto sent = pipe.send(source.bytes()); !sent) return sent;
+      FANIN_TRY(pipe.send(source.bytes()));
       trips.sent(now);
     }
-    const auto came = pipe.receive(trips.next_send());
-    if (!came) return std::unexpected(came.error());
+    const auto came = FANIN_TRY(pipe.receive(trips.next_send()));
     now = clock.now();
-    if (*came) {
+    if (came) {
       trips.received(now);
     } else {
       sched_yield(); // after some looking, the core goes to who needs it

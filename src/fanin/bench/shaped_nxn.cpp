@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/loop_process.hpp"
 #include "fanin/bench/record.hpp"
@@ -59,22 +60,16 @@ public:
   Result<> connect(const Spec& spec, const std::vector<std::string>& addresses) {
     const std::uint64_t page = layout_.page();
     const std::uint64_t under_way = spec.shaping.window * spec.receivers / spec.senders;
-    auto pool = make_pool(static_cast<std::uint32_t>((page + 4095) / 4096 * 4096),
-                          under_way + (carriers_unread + peers_.size()) * (page + 4096),
-                          process_.transport().shares_memory());
-    if (!pool) return std::unexpected(pool.error());
-    pool_ = std::move(*pool);
-    pool = make_pool(grant_page, grant_page * (2 * peers_.size() + 2));
-    if (!pool) return std::unexpected(pool.error());
-    control_pool_ = std::move(*pool);
+    pool_ = FANIN_TRY(make_pool(static_cast<std::uint32_t>((page + 4095) / 4096 * 4096),
+                                under_way + (carriers_unread + peers_.size()) * (page + 4096),
+                                process_.transport().shares_memory()));
+    control_pool_ = FANIN_TRY(make_pool(grant_page, grant_page * (2 * peers_.size() + 2)));
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      auto url = net::Url::parse(addresses[i]);
-      if (!url) return std::unexpected(url.error());
-      url->options = spec.url.options;
-      const auto id = process_.transport().connect(
-          *url, {.receive_pool = control_pool_.get(), .handler = this});
-      if (!id) return std::unexpected(id.error());
-      peers_[i].link = {&process_.transport(), *id};
+      auto url = FANIN_TRY(net::Url::parse(addresses[i]));
+      url.options = spec.url.options;
+      const auto id = FANIN_TRY(process_.transport().connect(
+          url, {.receive_pool = control_pool_.get(), .handler = this}));
+      peers_[i].link = {&process_.transport(), id};
     }
     process_.loop().add(*this);
     return {};
@@ -191,22 +186,16 @@ public:
 
   Result<> listen(const Spec& spec) {
     const std::uint32_t page = (2 * spec.shaping.carrier + 4095) / 4096 * 4096;
-    auto pool = make_pool(page, (carriers_unread * spec.senders + 4) * std::uint64_t{page});
-    if (!pool) return std::unexpected(pool.error());
-    pool_ = std::move(*pool);
-    pool = make_pool(grant_page, grant_page * (2 * spec.senders + 2),
-                     process_.transport().shares_memory());
-    if (!pool) return std::unexpected(pool.error());
-    control_pool_ = std::move(*pool);
+    pool_ = FANIN_TRY(make_pool(page, (carriers_unread * spec.senders + 4) * std::uint64_t{page}));
+    control_pool_ = FANIN_TRY(make_pool(grant_page, grant_page * (2 * spec.senders + 2),
+                                        process_.transport().shares_memory()));
     const auto listener =
-        process_.transport().listen(spec.url, {.receive_pool = pool_.get(),
-                                               .handler = this,
-                                               .max_message = spec.shaping.carrier,
-                                               .urgent = true});
-    if (!listener) return std::unexpected(listener.error());
+        FANIN_TRY(process_.transport().listen(spec.url, {.receive_pool = pool_.get(),
+                                                         .handler = this,
+                                                         .max_message = spec.shaping.carrier,
+                                                         .urgent = true}));
     process_.loop().add(*this);
-    stats_.say(process_.transport().listening_url(*listener).text());
-    stats_.state = ProcessStats::State::ready;
+    stats_.listens_at(process_.transport().listening_url(listener).text());
     return {};
   }
 
@@ -295,20 +284,18 @@ Result<Ends> shaped_nxn_ends(const Spec& spec) {
   ends.listeners = spec.receivers * spec.rails;
   ends.connectors = spec.senders;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
-    auto process = LoopProcess::make(spec.url, spec.wait);
-    if (!process) return std::unexpected(process.error());
-    ShapedReceiver receiver{**process, spec, stats};
-    if (auto listening = receiver.listen(spec); !listening) return listening;
-    (*process)->loop().run();
+    auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
+    ShapedReceiver receiver{*process, spec, stats};
+    FANIN_TRY(receiver.listen(spec));
+    process->loop().run();
     return fail(ErrorKind::disconnected, "a sender is gone");
   };
   ends.connect = [spec](std::size_t index, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto process = LoopProcess::make(spec.url, spec.wait);
-    if (!process) return std::unexpected(process.error());
-    ShapedSender sender{**process, spec, index, stats};
-    if (auto connected = sender.connect(spec, addresses); !connected) return connected;
-    (*process)->loop().run();
+    auto process = FANIN_TRY(LoopProcess::make(spec.url, spec.wait));
+    ShapedSender sender{*process, spec, index, stats};
+    FANIN_TRY(sender.connect(spec, addresses));
+    process->loop().run();
     return fail(ErrorKind::disconnected, "a receiver is gone");
   };
   return ends;

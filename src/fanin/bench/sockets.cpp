@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/sockets_process.hpp"
 #include "fanin/net/registry.hpp"
 
@@ -57,33 +58,28 @@ T& keep(std::unique_ptr<T> made) {
 Result<net::Url> listen(message::Context& context, const Spec& spec, const Roles& roles,
                         std::size_t index, ProcessStats& stats) {
   net::Url url = listening_url(spec, index);
-  auto role = roles.listen(context, index, url, stats);
-  if (!role) return std::unexpected(role.error());
-  keep(std::move(*role));
+  auto role = FANIN_TRY(roles.listen(context, index, url, stats));
+  keep(std::move(role));
   return url;
 }
 
 Result<> connect(message::Context& context, const Roles& roles, std::size_t index,
                  const std::vector<net::Url>& urls, ProcessStats& stats) {
-  auto role = roles.connect(context, index, urls, stats);
-  if (!role) return std::unexpected(role.error());
-  keep(std::move(*role));
+  auto role = FANIN_TRY(roles.connect(context, index, urls, stats));
+  keep(std::move(role));
   return {};
 }
 
 Result<> run_all_in_one(const Spec& spec, const Roles& roles, ProcessStats& stats) {
-  auto made = make_context(spec, roles);
-  if (!made) return std::unexpected(made.error());
-  message::Context& context = keep(std::move(*made));
+  auto made = FANIN_TRY(make_context(spec, roles));
+  message::Context& context = keep(std::move(made));
   std::vector<net::Url> urls;
   for (std::size_t i = 0; i < roles.listeners; ++i) {
-    const auto url = listen(context, spec, roles, i, stats);
-    if (!url) return std::unexpected(url.error());
-    urls.push_back(*url);
+    const auto url = FANIN_TRY(listen(context, spec, roles, i, stats));
+    urls.push_back(url);
   }
-  for (std::size_t i = 0; i < roles.connectors; ++i) {
-    if (auto connected = connect(context, roles, i, urls, stats); !connected) return connected;
-  }
+  for (std::size_t i = 0; i < roles.connectors; ++i)
+    FANIN_TRY(connect(context, roles, i, urls, stats));
   return run(context);
 }
 
@@ -104,29 +100,23 @@ Ends to_ends(const Spec& spec, const Roles& roles) {
   ends.listeners = roles.listeners;
   ends.connectors = roles.connectors;
   ends.listen = [=](std::size_t index, ProcessStats& stats) -> Result<> {
-    auto context = make_context(spec, roles);
-    if (!context) return std::unexpected(context.error());
-    const auto url = listen(**context, spec, roles, index, stats);
-    if (!url) return std::unexpected(url.error());
-    stats.say(url->text());
-    stats.state = ProcessStats::State::ready;
-    auto ended = run(keep(std::move(*context)));
+    auto context = FANIN_TRY(make_context(spec, roles));
+    const auto url = FANIN_TRY(listen(*context, spec, roles, index, stats));
+    stats.listens_at(url.text());
+    auto ended = run(keep(std::move(context)));
     return roles.latency ? Result<>{} : ended; // who measures goes first
   };
   ends.connect = [=](std::size_t index, const std::vector<std::string>& addresses,
                      ProcessStats& stats) -> Result<> {
-    auto context = make_context(spec, roles);
-    if (!context) return std::unexpected(context.error());
+    auto context = FANIN_TRY(make_context(spec, roles));
     std::vector<net::Url> urls;
     for (const auto& address : addresses) {
-      auto url = net::Url::parse(address);
-      if (!url) return std::unexpected(url.error());
-      url->options = spec.url.options;
-      urls.push_back(std::move(*url));
+      auto url = FANIN_TRY(net::Url::parse(address));
+      url.options = spec.url.options;
+      urls.push_back(std::move(url));
     }
-    if (auto connected = connect(**context, roles, index, urls, stats); !connected)
-      return connected;
-    return run(keep(std::move(*context)));
+    FANIN_TRY(connect(*context, roles, index, urls, stats));
+    return run(keep(std::move(context)));
   };
   return ends;
 }

@@ -1,9 +1,10 @@
-// N senders to M receivers in turn, through fanin's high-throughput sockets (MStreamIO of seed
-// 003). A message is one record or many (record.hpp), filled and checked as event building does.
+// N senders to M receivers in turn, through fanin's high-throughput sockets. A message is one
+// record or many (record.hpp), filled and checked as event building does.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/sockets_process.hpp"
 
@@ -16,45 +17,10 @@ PageLayout layout_of(const Spec& spec) {
   return {spec.size, spec.records * (sizeof(RecordHeader) + std::uint64_t{spec.size})};
 }
 
-class NxnReceiver final : public Role {
-public:
-  static MadeRole make(message::Context& context, net::Url& url, ProcessStats& stats) {
-    std::unique_ptr<NxnReceiver> role{new NxnReceiver};
-    NxnReceiver& self = *role;
-    auto socket = message::HighThroughputReceiver::listen(
-        context, url,
-        {.message_max = bench::message_size_max,
-         .on_ready = [&self, &context, &stats] { self.take(context, stats); },
-         .on_connected = {},
-         .on_disconnected = [&context](auto, auto) { context.stop(); }});
-    if (!socket) return std::unexpected(socket.error());
-    self.socket_ = std::move(*socket);
-    url = self.socket_->url();
-    return role;
-  }
-
-private:
-  void take(message::Context& context, ProcessStats& stats) {
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0;
-    while (socket_->recv(message_)) {
-      const std::uint32_t records = walk_records(message_.bytes(), true);
-      if (records == 0) {
-        stats.note("a damaged record");
-        context.stop();
-        break;
-      }
-      messages += records;
-      bytes += message_.size() - records * sizeof(RecordHeader);
-    }
-    message_ = {};
-    stats.messages.add(messages);
-    stats.bytes.add(bytes);
-  }
-
-  message::Message message_;
-  std::unique_ptr<message::HighThroughputReceiver> socket_;
-};
+Found walked(message::Message& message) {
+  const std::uint32_t records = walk_records(message.bytes(), true);
+  return {.messages = records, .bytes = message.size() - records * sizeof(RecordHeader)};
+}
 
 class NxnSender final : public Role {
 public:
@@ -63,13 +29,12 @@ public:
     std::unique_ptr<NxnSender> role{new NxnSender{context, spec, index}};
     NxnSender& self = *role;
     for (std::size_t i = 0; i < urls.size(); ++i) {
-      auto socket = message::HighThroughputSender::connect(
+      auto socket = FANIN_TRY(message::HighThroughputSender::connect(
           context, urls[i],
           {.on_connected = [&self, i] { self.open(i); },
            .on_disconnected = [&context](auto) { context.stop(); },
-           .on_writable = [&self, i] { self.open(i); }});
-      if (!socket) return std::unexpected(socket.error());
-      self.targets_.push_back({std::move(*socket), false});
+           .on_writable = [&self, i] { self.open(i); }}));
+      self.targets_.push_back({std::move(socket), false});
     }
     return role;
   }
@@ -160,7 +125,7 @@ Roles nxn_roles(const Spec& spec) {
   roles.message = layout_of(spec).page();
   roles.one_page = roles.message <= (4U << 20);
   roles.listen = [](message::Context& context, std::size_t, net::Url& url, ProcessStats& stats) {
-    return NxnReceiver::make(context, url, stats);
+    return ReceiverRole<decltype(&walked)>::make(context, url, stats, &walked);
   };
   roles.connect = [spec](message::Context& context, std::size_t index,
                          const std::vector<net::Url>& urls,

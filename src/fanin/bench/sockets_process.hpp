@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/ends.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/spec.hpp"
@@ -82,21 +83,60 @@ private:
   bool open_ = false;
 };
 
-// Takes what has come. `Socket` is a HighThroughputReceiver or a Subscriber.
-template <class Socket>
-void take_all(Socket& socket, message::Message& message, bool read, ProcessStats& stats) {
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  while (socket.recv(message)) {
-    for (std::size_t i = 0; i < message.pieces(); ++i)
-      if (i == 0 || read) touch(message.piece(i).bytes(), read);
-    ++messages;
-    bytes += message.size();
+// What a receiver has found in a message.
+struct Found {
+  std::uint64_t messages = 1; // 0: damage
+  std::uint64_t bytes = 0; // of payload
+};
+
+[[nodiscard]] inline Found touched(message::Message& message, bool read) {
+  for (std::size_t i = 0; i < message.pieces(); ++i)
+    if (i == 0 || read) touch(message.piece(i).bytes(), read);
+  return {.bytes = message.size()};
+}
+
+// Takes what has come. `Socket` is a HighThroughputReceiver or a Subscriber. False: damage.
+template <class Socket, class Look>
+bool take_all(Socket& socket, message::Message& message, ProcessStats& stats, const Look& look) {
+  Found sum{.messages = 0};
+  bool good = true;
+  while (good && socket.recv(message)) {
+    const Found found = look(message);
+    good = found.messages > 0;
+    sum.messages += found.messages;
+    sum.bytes += found.bytes;
   }
   message = {};
-  stats.messages.add(messages);
-  stats.bytes.add(bytes);
+  stats.messages.add(sum.messages);
+  stats.bytes.add(sum.bytes);
+  return good;
 }
+
+template <class Look> // Found(message::Message&)
+class ReceiverRole final : public Role {
+public:
+  static MadeRole make(message::Context& context, net::Url& url, ProcessStats& stats, Look look) {
+    auto role = std::make_unique<ReceiverRole>();
+    ReceiverRole& self = *role;
+    self.socket_ = FANIN_TRY(message::HighThroughputReceiver::listen(
+        context, url,
+        {.message_max = message_size_max,
+         .on_ready =
+             [&self, &context, &stats, look] {
+               if (take_all(*self.socket_, self.message_, stats, look)) return;
+               stats.note("a damaged record");
+               context.stop();
+             },
+         .on_connected = {},
+         .on_disconnected = [&context](auto, auto) { context.stop(); }}));
+    url = self.socket_->url();
+    return role;
+  }
+
+private:
+  message::Message message_;
+  std::unique_ptr<message::HighThroughputReceiver> socket_;
+};
 
 // The roles of each pattern, a file each.
 [[nodiscard]] Roles stream_roles(const Spec& spec);

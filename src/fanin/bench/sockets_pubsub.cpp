@@ -1,6 +1,7 @@
 // fanin's publisher and its subscribers, in high-throughput mode.
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/sockets_process.hpp"
 
 namespace fanin::bench {
@@ -13,14 +14,12 @@ public:
   static MadeRole make(message::Context& context, const Spec& spec, net::Url& url) {
     std::unique_ptr<PublisherRole> role{new PublisherRole{context, spec}};
     PublisherRole& self = *role;
-    auto socket = message::Publisher::listen(
+    self.socket_ = FANIN_TRY(message::Publisher::listen(
         context, url,
         {.slow = message::SlowSubscriber::block,
          .on_subscriber = [&self, expected = spec.receivers](auto) { self.count(expected); },
          .on_subscriber_gone = [&context](auto, auto) { context.stop(); },
-         .on_writable = [&self] { self.feeder_.open(); }});
-    if (!socket) return std::unexpected(socket.error());
-    self.socket_ = std::move(*socket);
+         .on_writable = [&self] { self.feeder_.open(); }}));
     url = self.socket_->url();
     return role;
   }
@@ -49,14 +48,15 @@ public:
     std::unique_ptr<SubscriberRole> role{new SubscriberRole};
     SubscriberRole& self = *role;
     self.socket_ = std::make_unique<message::Subscriber>(
-        context,
-        message::SubscriberOptions{
-            .message_max = bench::message_size_max,
-            .on_ready = [&self, &stats,
-                         read = spec.read] { take_all(*self.socket_, self.message_, read, stats); },
-            .on_disconnected = [&context](auto, auto) { context.stop(); }});
-    const auto subscribed = self.socket_->subscribe(url, tag, message::Mode::high_throughput);
-    if (!subscribed) return std::unexpected(subscribed.error());
+        context, message::SubscriberOptions{
+                     .message_max = bench::message_size_max,
+                     .on_ready =
+                         [&self, &stats, read = spec.read] {
+                           take_all(*self.socket_, self.message_, stats,
+                                    [read](message::Message& one) { return touched(one, read); });
+                         },
+                     .on_disconnected = [&context](auto, auto) { context.stop(); }});
+    FANIN_TRY(self.socket_->subscribe(url, tag, message::Mode::high_throughput));
     return role;
   }
 

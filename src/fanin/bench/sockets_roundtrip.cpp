@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/roundtrip.hpp"
 #include "fanin/bench/sockets_process.hpp"
 
@@ -28,24 +29,20 @@ public:
   static MadeRole make(message::Context& context, const Spec& spec, net::Url& url) {
     std::unique_ptr<Answerer> role{new Answerer{context, spec}};
     Answerer& self = *role;
-    auto socket = message::LowLatencyReceiver::listen(
+    self.receiver_ = FANIN_TRY(message::LowLatencyReceiver::listen(
         context, url,
         {.on_message = [&self](message::Message& message) { self.on_message(message); },
          .on_connected = {},
          .on_disconnected = [&context](auto, auto) { context.stop(); },
-         .on_writable = [&self](auto) { self.answer(); }});
-    if (!socket) return std::unexpected(socket.error());
-    self.receiver_ = std::move(*socket);
+         .on_writable = [&self](auto) { self.answer(); }}));
     url = self.receiver_->url();
     if (!spec.loaded) return role;
     net::Url load_url = url;
     load_url.port = 0;
     if (url.scheme != "tcp") load_url.host.clear();
     if (url.scheme == "inproc") load_url.host = "load";
-    auto load = message::HighThroughputReceiver::listen(
-        context, load_url, {.on_ready = [&self] { self.read_load(); }});
-    if (!load) return std::unexpected(load.error());
-    self.load_ = std::move(*load);
+    self.load_ = FANIN_TRY(message::HighThroughputReceiver::listen(
+        context, load_url, {.on_ready = [&self] { self.read_load(); }}));
     return role;
   }
 
@@ -89,7 +86,7 @@ public:
                        ProcessStats& stats) {
     std::unique_ptr<Asker> role{new Asker{context, spec, stats}};
     Asker& self = *role;
-    auto sender = message::LowLatencySender::connect(
+    self.sender_ = FANIN_TRY(message::LowLatencySender::connect(
         context, url,
         {.on_connected =
              [&self, &context] {
@@ -97,9 +94,7 @@ public:
              },
          .on_disconnected = [&context](auto) { context.stop(); },
          .on_writable = [&self] { self.ask(); },
-         .on_answer = [&self](message::Message& message) { self.on_answer(message); }});
-    if (!sender) return std::unexpected(sender.error());
-    self.sender_ = std::move(*sender);
+         .on_answer = [&self](message::Message& message) { self.on_answer(message); }}));
     context.loop().add(self);
     return role;
   }

@@ -1,48 +1,23 @@
 // fanin's high-throughput sockets, one message after the other.
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/sockets_process.hpp"
 
 namespace fanin::bench {
 namespace {
-
-class StreamReceiverRole final : public Role {
-public:
-  static MadeRole make(message::Context& context, const Spec& spec, net::Url& url,
-                       ProcessStats& stats) {
-    std::unique_ptr<StreamReceiverRole> role{new StreamReceiverRole};
-    StreamReceiverRole& self = *role;
-    auto socket = message::HighThroughputReceiver::listen(
-        context, url,
-        {.message_max = bench::message_size_max,
-         .on_ready = [&self, &stats,
-                      read = spec.read] { take_all(*self.socket_, self.message_, read, stats); },
-         .on_connected = {},
-         .on_disconnected = [&context](auto, auto) { context.stop(); }});
-    if (!socket) return std::unexpected(socket.error());
-    self.socket_ = std::move(*socket);
-    url = self.socket_->url();
-    return role;
-  }
-
-private:
-  message::Message message_;
-  std::unique_ptr<message::HighThroughputReceiver> socket_;
-};
 
 class StreamSenderRole final : public Role {
 public:
   static MadeRole make(message::Context& context, const Spec& spec, const net::Url& url) {
     std::unique_ptr<StreamSenderRole> role{new StreamSenderRole{context, spec}};
     StreamSenderRole& self = *role;
-    auto socket = message::HighThroughputSender::connect(
+    self.socket_ = FANIN_TRY(message::HighThroughputSender::connect(
         context, url,
         {.send_queue_bytes = stream_queue_bytes(spec),
          .on_connected = [&self] { self.feeder_.open(); },
          .on_disconnected = [&context](auto) { context.stop(); },
-         .on_writable = [&self] { self.feeder_.open(); }});
-    if (!socket) return std::unexpected(socket.error());
-    self.socket_ = std::move(*socket);
+         .on_writable = [&self] { self.feeder_.open(); }}));
     return role;
   }
 
@@ -66,7 +41,8 @@ Roles stream_roles(const Spec& spec) {
   roles.message = spec.size;
   roles.listen = [spec](message::Context& context, std::size_t, net::Url& url,
                         ProcessStats& stats) {
-    return StreamReceiverRole::make(context, spec, url, stats);
+    const auto look = [read = spec.read](message::Message& one) { return touched(one, read); };
+    return ReceiverRole<decltype(look)>::make(context, url, stats, look);
   };
   roles.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
                          ProcessStats&) {

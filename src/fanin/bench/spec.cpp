@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/builder/lane.hpp"
 
 namespace fanin::bench {
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> pattern_names{"stream", "roundtrip", "pubsub", "nxn"};
 constexpr std::uint64_t page_max = 64U << 20;
+constexpr std::uint64_t set_max = 1U << 30;
 constexpr std::uint64_t window_max = std::uint64_t{1} << 40;
 constexpr std::uint64_t pipeline_max = 1U << 16;
 constexpr std::uint64_t warmup_max_ns = 60'000'000'000;
@@ -19,6 +21,9 @@ constexpr std::uint64_t period_max_ns = 1'000'000'000'000'000;
 } // namespace
 
 std::string_view name(Pattern pattern) { return pattern_names[static_cast<std::size_t>(pattern)]; }
+std::string_view name(net::WaitPolicy policy) {
+  return policy == net::WaitPolicy::poll ? "poll" : "block";
+}
 
 json::Value Spec::to_json() const {
   json::Value value;
@@ -27,6 +32,8 @@ json::Value Spec::to_json() const {
   value["url"] = url.text();
   value["size"] = size;
   value["page"] = page;
+  value["set"] = set;
+  value["checksum"] = checksum;
   value["records"] = records;
   value["senders"] = senders;
   value["receivers"] = receivers;
@@ -64,12 +71,12 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   if (index == pattern_names.size()) return fail(ErrorKind::malformed, "no such pattern");
   spec.pattern = static_cast<Pattern>(index);
   spec.peer = value.at("peer").text();
-  auto url = net::Url::parse(value.at("url").text());
-  if (!url) return std::unexpected(url.error());
-  spec.url = std::move(*url);
+  spec.url = FANIN_TRY(net::Url::parse(value.at("url").text()));
   spec.size = static_cast<std::uint32_t>(number("size", 1, message_size_max));
   if (!result) return std::unexpected(result.error());
   spec.page = number("page", 0, page_max);
+  spec.set = number("set", 0, set_max);
+  spec.checksum = value.at("checksum").boolean();
   spec.records = static_cast<std::uint32_t>(number("records", 1, message_size_max / spec.size));
   spec.senders = number("senders", 1, processes_max);
   spec.receivers = number("receivers", 1, processes_max);

@@ -17,13 +17,16 @@ namespace fanin::bench {
 
 enum class Pattern : std::uint8_t { stream, roundtrip, pubsub, nxn };
 [[nodiscard]] std::string_view name(Pattern pattern);
+[[nodiscard]] std::string_view name(net::WaitPolicy policy);
 
 struct Spec {
   Pattern pattern = Pattern::stream;
-  std::string peer = "fanin"; // "raw", "memcpy", "zeromq", "mpi"
+  std::string peer = "fanin"; // "raw", "fair", "memcpy", "zeromq", "mpi"
   net::Url url;               // where listeners listen; port 0
   std::uint32_t size = 0;     // bytes of a message
-  std::uint64_t page = 0;     // raw: bytes of one write, about
+  std::uint64_t page = 0;     // raw, fair: bytes of one write, about
+  std::uint64_t set = 0; // raw, fair: bytes that each end cycles through; at least one page
+  bool checksum = false; // raw, fair: CRC32C at both ends
   std::uint32_t records = 1;  // nxn: records of `size` bytes in a message
   std::size_t senders = 1;
   std::size_t receivers = 1;
@@ -44,5 +47,8 @@ struct Spec {
 
 inline constexpr std::uint32_t message_size_max = 256U << 20;
 inline constexpr std::size_t processes_max = 64;
+// Spec::set of "fair": what a process of event building goes through while a batch is under way,
+// about. It is the same whatever fanin uses.
+inline constexpr std::uint64_t fair_set = 8U << 20;
 
 } // namespace fanin::bench

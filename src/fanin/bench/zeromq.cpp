@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/roundtrip.hpp"
 
@@ -73,17 +74,14 @@ struct Zmq {
 class Socket {
 public:
   static Result<Socket> make(int type) {
-    auto zmq = Zmq::load();
-    if (!zmq) return std::unexpected(zmq.error());
-    Socket socket{*zmq};
-    socket.socket_ = zmq->socket(zmq->ctx_new(), type);
+    auto zmq = FANIN_TRY(Zmq::load());
+    Socket socket{zmq};
+    socket.socket_ = zmq.socket(zmq.ctx_new(), type);
     if (socket.socket_ == nullptr) return std::unexpected(socket.error("zmq_socket"));
     if (type != ZMQ_PAIR) return socket;
     // What is under way is limited by the pipeline: with the usual limit of 1000 messages both ends
     // of a longer one would wait for each other.
-    for (const int limit : {ZMQ_SNDHWM, ZMQ_RCVHWM}) {
-      if (auto set = socket.set(limit, 0); !set) return std::unexpected(set.error());
-    }
+    for (const int limit : {ZMQ_SNDHWM, ZMQ_RCVHWM}) FANIN_TRY(socket.set(limit, 0));
     return socket;
   }
 
@@ -99,13 +97,11 @@ public:
     const std::string host = url.host.empty() ? "127.0.0.1" : url.host;
     const std::string where =
         tcp ? fmt::format("tcp://{}:*", host) : fmt::format("ipc://@fanin-bench-{}", getpid());
-    if (auto bound = check(zmq_.bind(socket_, where.c_str()), "zmq_bind " + where); !bound)
-      return bound;
+    FANIN_TRY(check(zmq_.bind(socket_, where.c_str()), "zmq_bind " + where));
     std::array<char, 256> address{};
     std::size_t size = address.size();
     (void)zmq_.getsockopt(socket_, ZMQ_LAST_ENDPOINT, address.data(), &size);
-    stats.say(address.data());
-    stats.state = ProcessStats::State::ready;
+    stats.listens_at(address.data());
     return {};
   }
   Result<> connect(const std::string& address) {
@@ -154,9 +150,8 @@ public:
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - clock_.now());
       if (left.count() > 0 && !socket_.wait(left.count())) return false;
     }
-    const auto size = socket_.receive(false, until == never ? 0 : ZMQ_DONTWAIT);
-    if (!size) return std::unexpected(size.error());
-    return *size >= 0;
+    const auto size = FANIN_TRY(socket_.receive(false, until == never ? 0 : ZMQ_DONTWAIT));
+    return size >= 0;
   }
 
 private:
@@ -166,11 +161,10 @@ private:
 
 Result<> count_messages(Socket& socket, bool read, ProcessStats& stats) {
   while (true) {
-    const auto size = socket.receive(read, 0);
-    if (!size) return std::unexpected(size.error());
-    if (*size < 0) continue;
+    const auto size = FANIN_TRY(socket.receive(read, 0));
+    if (size < 0) continue;
     stats.messages.add(1);
-    stats.bytes.add(static_cast<std::uint64_t>(*size));
+    stats.bytes.add(static_cast<std::uint64_t>(size));
   }
 }
 
@@ -178,7 +172,7 @@ Result<> send_messages(Socket& socket, const Spec& spec, ProcessStats& stats) {
   const PayloadSource source(spec.size);
   stats.state = ProcessStats::State::ready;
   while (true) {
-    if (auto sent = socket.send(source.bytes()); !sent) return sent;
+    FANIN_TRY(socket.send(source.bytes()));
   }
 }
 
@@ -187,7 +181,7 @@ Result<Socket> listening(int type, const Spec& spec, ProcessStats& stats) {
   if (!socket) return socket;
   // A publisher that drops what its subscribers do not take would send more than arrives.
   if (type == ZMQ_PUB) (void)socket->set(ZMQ_XPUB_NODROP, 1);
-  if (auto done = socket->listen(spec.url, stats); !done) return std::unexpected(done.error());
+  FANIN_TRY(socket->listen(spec.url, stats));
   return socket;
 }
 
@@ -203,15 +197,13 @@ Result<Socket> connected(int type, const std::string& address) {
 Ends stream(const Spec& spec) {
   Ends ends;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
-    auto socket = listening(ZMQ_PULL, spec, stats);
-    if (!socket) return std::unexpected(socket.error());
-    return count_messages(*socket, spec.read, stats);
+    auto socket = FANIN_TRY(listening(ZMQ_PULL, spec, stats));
+    return count_messages(socket, spec.read, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto socket = connected(ZMQ_PUSH, addresses.front());
-    if (!socket) return std::unexpected(socket.error());
-    return send_messages(*socket, spec, stats);
+    auto socket = FANIN_TRY(connected(ZMQ_PUSH, addresses.front()));
+    return send_messages(socket, spec, stats);
   };
   return ends;
 }
@@ -220,16 +212,14 @@ Ends roundtrip(const Spec& spec) {
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
-    auto socket = listening(ZMQ_PAIR, spec, stats);
-    if (!socket) return std::unexpected(socket.error());
-    ZmqPipe pipe{*socket};
+    auto socket = FANIN_TRY(listening(ZMQ_PAIR, spec, stats));
+    ZmqPipe pipe{socket};
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto socket = connected(ZMQ_PAIR, addresses.front());
-    if (!socket) return std::unexpected(socket.error());
-    ZmqPipe pipe{*socket};
+    auto socket = FANIN_TRY(connected(ZMQ_PAIR, addresses.front()));
+    ZmqPipe pipe{socket};
     return make_trips(pipe, spec, stats);
   };
   return ends;
@@ -240,16 +230,14 @@ Ends pubsub(const Spec& spec) {
   ends.connectors = spec.receivers;
   ends.connectors_count = true;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
-    auto socket = listening(ZMQ_PUB, spec, stats);
-    if (!socket) return std::unexpected(socket.error());
-    return send_messages(*socket, spec, stats);
+    auto socket = FANIN_TRY(listening(ZMQ_PUB, spec, stats));
+    return send_messages(socket, spec, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
                         ProcessStats& stats) -> Result<> {
-    auto socket = connected(ZMQ_SUB, addresses.front());
-    if (!socket) return std::unexpected(socket.error());
+    auto socket = FANIN_TRY(connected(ZMQ_SUB, addresses.front()));
     stats.state = ProcessStats::State::ready;
-    return count_messages(*socket, spec.read, stats);
+    return count_messages(socket, spec.read, stats);
   };
   return ends;
 }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
@@ -382,11 +383,8 @@ Result<Configuration> interpret(Value parsed, const std::string& file,
   configuration.written = std::move(parsed);
   Value& root = configuration.written;
   std::uint32_t ordinal = 0;
-  for (const auto& assignment : overrides) {
-    if (auto done = settings::override_value(root, assignment, ++ordinal); !done) {
-      return std::unexpected(done.error());
-    }
-  }
+  for (const auto& assignment : overrides)
+    FANIN_TRY(settings::override_value(root, assignment, ++ordinal));
   Problems problems;
   problems.blame = std::move(blame);
   TableReader reader(&root, "", problems);

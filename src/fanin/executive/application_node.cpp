@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/executive/plugin_call.hpp"
 
 namespace fanin::executive {
@@ -31,9 +32,7 @@ Result<> ApplicationNode::make() {
   context.settings.values = node.settings;
   context.settings.common_keys = node.common_keys;
   const PluginCall call(context.settings, "application");
-  auto made = (*factory)(context);
-  if (!made) return std::unexpected(made.error());
-  application_ = std::move(*made);
+  application_ = FANIN_TRY((*factory)(context));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/filtering/filter_sink.hpp"
 #include "fanin/executive/monitoring_sink.hpp"
@@ -33,8 +34,8 @@ Result<> BuilderNode::start() {
     outcome_ = in_order(result, run_ != 0, unit_->too_late());
     watch_sinks();
   };
-  if (auto started = start_filter_server(); !started) return started;
-  if (auto started = start_publisher(); !started) return started;
+  FANIN_TRY(start_filter_server());
+  FANIN_TRY(start_publisher());
   unit_.emplace(*context_.system, std::move(options), environment());
   auto started = unit_->start();
   if (started) {
@@ -55,10 +56,7 @@ Result<> BuilderNode::start_filter_server() {
                                           ? context_.pools->receive.get()
                                           : nullptr,
                        .on_silent = [this](const std::string& name) {
-                         json::Value report;
-                         report["report"] = "silent";
-                         report["silent"] = name;
-                         context_.report(std::move(report));
+                         context_.report(json::Object{{"report", "silent"}, {"silent", name}});
                        }});
   return filters_->listen(url);
 }

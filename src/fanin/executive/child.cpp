@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/child_input.hpp"
 #include "fanin/executive/signals.hpp"
 
@@ -84,9 +85,7 @@ Result<> ForkedChild::watch(net::Loop& loop, Descriptor reports) {
   reports_ = std::make_unique<LineInput>(loop, std::move(reports), [this](std::string_view line) {
     if (const auto report = json::Value::parse(line)) handlers_.on_report(*report);
   });
-  auto death = ProcessEnd::make(loop, pid_, [this] { finish(); });
-  if (!death) return std::unexpected(death.error());
-  death_ = std::move(*death);
+  death_ = FANIN_TRY(ProcessEnd::make(loop, pid_, [this] { finish(); }));
   return {};
 }
 
@@ -124,8 +123,7 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
                                                      std::vector<std::string> arguments,
                                                      const std::string& input,
                                                      Child::Handlers handlers) {
-  const auto to_input = input_with(input);
-  if (!to_input) return std::unexpected(to_input.error());
+  const auto to_input = FANIN_TRY(input_with(input));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
   Descriptor to_read(ends[0]);
@@ -139,12 +137,11 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
   pointers.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) exec_child(pointers, to_input->get(), to_write.get(), parent);
+  if (pid == 0) exec_child(pointers, to_input.get(), to_write.get(), parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   to_write.reset(); // so that its end is seen
   auto child = std::make_unique<ForkedChild>(pid, std::move(handlers));
-  if (auto watched = child->watch(loop_, std::move(to_read)); !watched)
-    return std::unexpected(watched.error());
+  FANIN_TRY(child->watch(loop_, std::move(to_read)));
   return child;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/rails.hpp"
 #include "fanin/executive/report.hpp"
@@ -52,14 +53,11 @@ Result<> EventManagerNode::start() {
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
-  if (auto started = manager_->start(); !started) return started;
-  auto record = context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log);
-  if (!record) return std::unexpected(record.error());
-  recorder_.record = std::move(*record);
-  json::Value report;
-  report["report"] = "listening";
-  report["url"] = builder::rails_text(manager_->urls());
-  context_.report(std::move(report));
+  FANIN_TRY(manager_->start());
+  recorder_.record = FANIN_TRY(
+      context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log));
+  context_.report(
+      json::Object{{"report", "listening"}, {"url", builder::rails_text(manager_->urls())}});
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
   return {};
 }
@@ -94,10 +92,8 @@ void EventManagerNode::turn() {
 
 void EventManagerNode::on_silent(const builder::NodeKey& key) {
   const builder::System& system = *context_.system;
-  json::Value report;
-  report["report"] = "silent";
-  report["silent"] = (key.is_readout() ? system.readout_units : system.builder_units)[key.node];
-  context_.report(std::move(report));
+  const auto& names = key.is_readout() ? system.readout_units : system.builder_units;
+  context_.report(json::Object{{"report", "silent"}, {"silent", names[key.node]}});
 }
 
 void EventManagerNode::on_end(const builder::RunSummary& summary) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/storage/super_head.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -42,7 +43,7 @@ Result<std::unique_ptr<EventPublisher>> EventPublisher::listen(const net::Url& u
                                                                message::ContextParts parts) {
   std::unique_ptr<EventPublisher> made(new EventPublisher(std::move(parts)));
   EventPublisher* const self = made.get();
-  auto publisher = message::Publisher::listen(
+  made->publisher_ = FANIN_TRY(message::Publisher::listen(
       made->context_, url,
       {.slow = message::SlowSubscriber::sample,
        .send_queue_bytes = reader_queue,
@@ -51,9 +52,7 @@ Result<std::unique_ptr<EventPublisher>> EventPublisher::listen(const net::Url& u
        .subscribers_max = readers_max,
        .on_subscriber = [self](message::PeerId id) { self->add_reader(id); },
        .on_subscriber_gone = [self](message::PeerId id,
-                                    message::CloseReason) { self->remove_reader(id); }});
-  if (!publisher) return std::unexpected(publisher.error());
-  made->publisher_ = std::move(*publisher);
+                                    message::CloseReason) { self->remove_reader(id); }}));
   return made;
 }
 

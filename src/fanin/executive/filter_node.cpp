@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/plugin_call.hpp"
 
 namespace fanin::executive {
@@ -37,9 +38,7 @@ builder::FilterSettings filter_settings(const config::Configuration& configurati
 Result<> FilterNode::make() {
   const auto settings = filter_settings(*context_.configuration, context_.index, context_.log);
   const PluginCall call(settings.settings, "filter");
-  auto made = context_.plugins->filters.make(settings);
-  if (!made) return std::unexpected(made.error());
-  filter_ = std::move(*made);
+  filter_ = FANIN_TRY(context_.plugins->filters.make(settings));
   return {};
 }
 
@@ -50,15 +49,12 @@ Result<> FilterNode::start() {
     return process.nodes.size() == 1 && process.nodes.front() == context_.index;
   });
   if (alone) {
-    auto limit = TimeLimit::make(node.filter_time_limit);
-    if (!limit) return std::unexpected(limit.error());
-    limit_.emplace(std::move(*limit));
+    auto limit = FANIN_TRY(TimeLimit::make(node.filter_time_limit));
+    limit_.emplace(std::move(limit));
   }
   make_unit();
   tell_user("asks builder units for events");
-  json::Value report;
-  report["report"] = "filters"; // from now on whatever ends it is replaced
-  context_.report(std::move(report));
+  context_.report(json::Object{{"report", "filters"}}); // whatever ends it is replaced from now on
   return {};
 }
 

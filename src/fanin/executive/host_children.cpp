@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/child_input.hpp"
 #include "fanin/executive/host_process.hpp"
 #include "fanin/executive/report_pipe.hpp"
@@ -85,13 +86,9 @@ public:
                                          [this](std::string_view line) { on_line(line); });
     errors_ = std::make_unique<LineInput>(loop_, std::move(process.errors),
                                           [this](std::string_view line) { on_error(line); });
-    auto end = ProcessEnd::make(loop_, pid_, [this] { finish(); });
-    if (!end) return std::unexpected(end.error());
-    end_ = std::move(*end);
+    end_ = FANIN_TRY(ProcessEnd::make(loop_, pid_, [this] { finish(); }));
     too_late_.start(loop_, loop_.now() + patience);
-    json::Value request;
-    request["start"] = std::move(start);
-    requests_->send(request);
+    requests_->send(json::Object{{"start", std::move(start)}});
     return {};
   }
 
@@ -106,9 +103,7 @@ public:
 private:
   void ask(const char* key, const json::Value& what) {
     if (!alive()) return;
-    json::Value request;
-    request[key] = what;
-    requests_->send(request);
+    requests_->send(json::Object{{key, what}});
   }
 
   void on_line(std::string_view text) {
@@ -198,16 +193,14 @@ Result<std::unique_ptr<Child>> HostChildren::start(std::size_t process,
                                                    const std::string& input,
                                                    Child::Handlers handlers) {
   const Host& host = hosts_.hosts.at(process);
-  auto started = start_on(host);
-  if (!started) return std::unexpected(started.error());
+  auto started = FANIN_TRY(start_on(host));
   json::Value start;
   std::error_code error;
   start["folder"] = std::filesystem::current_path(error).string();
   for (auto& argument : arguments) start["arguments"].append(std::move(argument));
   start["input"] = input;
   auto child = std::make_unique<HostChild>(loop_, host, std::move(handlers), log_);
-  if (auto begun = child->begin(std::move(*started), std::move(start), patience_); !begun)
-    return std::unexpected(begun.error());
+  FANIN_TRY(child->begin(std::move(started), std::move(start), patience_));
   return child;
 }
 
@@ -234,24 +227,19 @@ Result<> serve_process(const json::Value& start) {
     child->stop();
     fmt::print(stderr, "received a signal: stopping the process\n");
   };
-  const auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
-  if (!signals) return std::unexpected(signals.error());
-  auto started =
+  const auto signals = FANIN_TRY(Signals::make(loop, {.on_signal = on_signal, .on_death = {}}));
+  child = FANIN_TRY(
       children.start(0, std::move(arguments), start.at("input").text(),
                      {.on_report = [&output](const json::Value& report) { output.write(report); },
                       .on_exit =
                           [&](const ChildExit& exit) {
-                            json::Value line;
-                            json::Value& said = line["exit"];
-                            said["status"] = exit.status;
-                            said["signal"] = exit.signal;
-                            said["peak_rss_bytes"] = exit.peak_rss_bytes;
-                            said["cpu_s"] = exit.cpu_s;
-                            output.write(line);
+                            output.write(json::Object{
+                                {"exit", json::Object{{"status", exit.status},
+                                                      {"signal", exit.signal},
+                                                      {"peak_rss_bytes", exit.peak_rss_bytes},
+                                                      {"cpu_s", exit.cpu_s}}}});
                             loop.stop();
-                          }});
-  if (!started) return std::unexpected(started.error());
-  child = std::move(*started);
+                          }}));
   const auto on_line = [&](std::string_view text) {
     const auto line = json::Value::parse(text);
     if (!line || !child->alive()) return;

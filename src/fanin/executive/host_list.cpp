@@ -17,6 +17,7 @@
 #include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/settings/tree.hpp"
 
@@ -205,9 +206,8 @@ Result<HostList> parse_hosts(std::string_view text, const std::string& file) {
 }
 
 Result<HostList> load_hosts(const std::string& path) {
-  const auto text = settings::read_text(path);
-  if (!text) return std::unexpected(text.error());
-  return parse_hosts(*text, path);
+  const auto text = FANIN_TRY(settings::read_text(path));
+  return parse_hosts(text, path);
 }
 
 Result<HostList> testbed_hosts() {
@@ -265,7 +265,7 @@ Result<> assign_hosts(config::Configuration& configuration, const HostList& list
             node.key + ".host", fmt::format("is \"{}\", but {} says where nodes run: leave it out",
                                             node.host, list.file)));
       node.host = host.name();
-      if (auto assigned = assign_urls(configuration, node, host); !assigned) return assigned;
+      FANIN_TRY(assign_urls(configuration, node, host));
     }
   }
   return {};

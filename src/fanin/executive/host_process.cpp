@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::executive {
@@ -77,10 +78,9 @@ Result<std::string> own_program() {
 } // namespace
 
 Result<HostProcess> start_on(const Host& host) {
-  const auto program = own_program();
-  if (!program) return std::unexpected(program.error());
+  const auto program = FANIN_TRY(own_program());
   std::vector<std::string> words = host.words;
-  words.push_back(*program);
+  words.push_back(program);
   words.emplace_back(on_host_command);
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/process.hpp"
@@ -112,9 +113,8 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
       log(LogLevel::info, ignored_text(signal));
     }
   };
-  auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
-  if (!signals) return std::unexpected(signals.error());
-  if (auto started = launcher.start(); !started) return started;
+  auto signals = FANIN_TRY(Signals::make(loop, {.on_signal = on_signal, .on_death = {}}));
+  FANIN_TRY(launcher.start());
   loop.run();
   return launcher.outcome();
 }
@@ -143,12 +143,10 @@ Result<> Launcher::start(ProcessState& state) {
   state.session = new_session();
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
-  auto child =
+  state.child = FANIN_TRY(
       children_.start(state.process, std::move(arguments), options_.input,
                       {.on_report = [this, &state](const json::Value& r) { on_report(state, r); },
-                       .on_exit = [this, &state](const ChildExit& e) { on_exit(state, e); }});
-  if (!child) return std::unexpected(child.error());
-  state.child = std::move(*child);
+                       .on_exit = [this, &state](const ChildExit& e) { on_exit(state, e); }}));
   options_.log(LogLevel::debug,
                fmt::format("{} is process {}", process(state).name, state.child->pid()));
   return {};
@@ -273,10 +271,8 @@ void Launcher::watch_silence() {
 }
 
 void Launcher::report_silence(const std::string& node, int seconds) {
-  json::Value report;
-  report["report"] = "frozen";
-  report["node"] = node;
-  report["seconds"] = seconds;
+  const json::Value report =
+      json::Object{{"report", "frozen"}, {"node", node}, {"seconds", seconds}};
   view_.on_report(report);
   options_.on_report(report);
 }

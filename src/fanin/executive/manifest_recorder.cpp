@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::executive {
@@ -24,15 +25,14 @@ ManifestRecorder::make(const std::string& folder, const builder::System& system,
                        std::uint64_t run_id, std::vector<std::string> hosts, const Clock& clock,
                        LogFunction log) {
   const std::int64_t started = unix_ns();
-  auto writer =
+  auto writer = FANIN_TRY(
       storage::ManifestWriter::create(folder, {.run = system.run,
                                                .run_id = run_id,
                                                .protocol = std::string(name(system.protocol)),
                                                .integrity = system.integrity,
-                                               .started_unix_ns = started});
-  if (!writer) return std::unexpected(writer.error());
+                                               .started_unix_ns = started}));
   return std::unique_ptr<ManifestRecorder>(new ManifestRecorder(
-      std::move(*writer), started, system, std::move(hosts), clock, std::move(log)));
+      std::move(writer), started, system, std::move(hosts), clock, std::move(log)));
 }
 
 ManifestRecorder::ManifestRecorder(storage::ManifestWriter writer, std::int64_t started_unix_ns,

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
@@ -402,19 +403,13 @@ Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration,
                    posted_pages(transports, configuration.event_manager().urls, peers));
   for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const std::size_t node = configuration.readout_node(i);
-    if (auto done = plan_readout(configuration, transports, sizes, configuration.nodes[node], i,
-                                 plans[node]);
-        !done) {
-      return std::unexpected(done.error());
-    }
+    FANIN_TRY(
+        plan_readout(configuration, transports, sizes, configuration.nodes[node], i, plans[node]));
   }
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     const std::size_t node = configuration.builder_node(i);
-    if (auto done =
-            plan_builder(configuration, transports, sizes, configuration.nodes[node], plans[node]);
-        !done) {
-      return std::unexpected(done.error());
-    }
+    FANIN_TRY(
+        plan_builder(configuration, transports, sizes, configuration.nodes[node], plans[node]));
   }
   for (std::size_t node = 0; node < configuration.nodes.size(); ++node) {
     if (configuration.nodes[node].role == config::Role::filter)

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/builder_node.hpp"
 #include "fanin/executive/event_manager_node.hpp"
@@ -15,7 +16,7 @@ namespace {
 template <class Made>
 Result<std::unique_ptr<Node>> make_node(NodeContext context) {
   auto node = std::make_unique<Made>(std::move(context));
-  if (auto made = node->make(); !made) return std::unexpected(made.error());
+  FANIN_TRY(node->make());
   return node;
 }
 

@@ -1,4 +1,5 @@
 #include "fanin/executive/node_pools.hpp"
+#include "fanin/base/try.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -10,10 +11,8 @@ using Pool = std::unique_ptr<memory::PagePool>;
 
 Result<> make_pool(const PoolPlan& plan, const memory::ArenaOptions& arena, Pool& pool) {
   if (plan.pages == 0) return {};
-  auto made =
-      memory::PagePool::make({.page_size = plan.page_size, .pages = plan.pages, .arena = arena});
-  if (!made) return std::unexpected(made.error());
-  pool = std::move(*made);
+  pool = FANIN_TRY(
+      memory::PagePool::make({.page_size = plan.page_size, .pages = plan.pages, .arena = arena}));
   return {};
 }
 
@@ -26,15 +25,13 @@ Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptio
   pools.sources.resize(plan.sources.size());
   memory::ArenaOptions receive = arena;
   receive.shared = arena.shared && plan.receive_shared;
-  Result<> made = make_pool(plan.control, arena, pools.control);
-  if (made) made = make_pool(plan.metadata, arena, pools.metadata);
-  for (std::size_t i = 0; made && i < plan.sources.size(); ++i) {
-    made = make_pool(plan.sources[i], arena, pools.sources[i]);
-  }
-  if (made) made = make_pool(plan.receive, receive, pools.receive);
-  if (made) made = make_pool(plan.published, arena, pools.published);
-  if (made) made = make_pool(plan.readers, arena, pools.readers);
-  if (!made) return std::unexpected(made.error());
+  FANIN_TRY(make_pool(plan.control, arena, pools.control));
+  FANIN_TRY(make_pool(plan.metadata, arena, pools.metadata));
+  for (std::size_t i = 0; i < plan.sources.size(); ++i)
+    FANIN_TRY(make_pool(plan.sources[i], arena, pools.sources[i]));
+  FANIN_TRY(make_pool(plan.receive, receive, pools.receive));
+  FANIN_TRY(make_pool(plan.published, arena, pools.published));
+  FANIN_TRY(make_pool(plan.readers, arena, pools.readers));
   return pools;
 }
 

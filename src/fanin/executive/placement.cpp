@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::executive {
 
@@ -28,7 +29,7 @@ Result<> check_cpus(const std::vector<int>& cpus) {
 
 Result<> pin_thread(const std::vector<int>& cpus) {
   if (cpus.empty()) return {};
-  if (auto may = check_cpus(cpus); !may) return may;
+  FANIN_TRY(check_cpus(cpus));
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(static_cast<unsigned>(cpu), &set);

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/report.hpp"
@@ -55,27 +56,23 @@ Process::~Process() {
 Result<std::unique_ptr<Process>> Process::make(const config::Configuration& configuration,
                                                const Plugins& plugins, ProcessOptions options) {
   std::unique_ptr<Process> process(new Process(configuration, plugins, std::move(options)));
-  auto plans = plan_memory(configuration, plugins.transports);
-  if (!plans) return std::unexpected(plans.error());
-  process->plans_ = std::move(*plans);
+  process->plans_ = FANIN_TRY(plan_memory(configuration, plugins.transports));
   for (const auto made :
        {&Process::make_signals, &Process::make_transports, &Process::make_nodes}) {
-    if (auto done = ((*process).*made)(); !done) return std::unexpected(done.error());
+    FANIN_TRY(((*process).*made)());
   }
   return process;
 }
 
 // Before the pools are made, which may take seconds: a signal that comes meanwhile is kept.
 Result<> Process::make_signals() {
-  auto signals =
+  signals_ = FANIN_TRY(
       Signals::make(loop_, {.on_signal = [this](const StopSignal& signal) { on_signal(signal); },
                             .on_death =
                                 [this](pid_t sender, std::uint64_t session) {
                                   if (options_.attended || sender != getppid()) return;
                                   for (auto& node : nodes_) node->process_died(session);
-                                }});
-  if (!signals) return std::unexpected(signals.error());
-  signals_ = std::move(*signals);
+                                }}));
   return {};
 }
 
@@ -99,11 +96,10 @@ Result<> Process::make_transports() {
     }
     const PluginCall call(
         fmt::format("{}: making the transport of {}://", configuration_.file, scheme));
-    auto transport = factory(loop_, log_function);
-    if (!transport) return std::unexpected(transport.error());
-    transport_set_.add(scheme, **transport);
-    loop_.add(**transport);
-    transports_.push_back(std::move(*transport));
+    auto transport = FANIN_TRY(factory(loop_, log_function));
+    transport_set_.add(scheme, *transport);
+    loop_.add(*transport);
+    transports_.push_back(std::move(transport));
   }
   return {};
 }
@@ -115,15 +111,15 @@ bool Process::has_event_manager() const {
 Result<> Process::make_nodes() {
   system_ = configuration_.system;
   system_.run = configuration_.run.number.value_or(1);
-  if (auto valid = system_.validate(); !valid) return valid;
+  FANIN_TRY(system_.validate());
   for (const std::size_t index : options_.nodes) {
     if (!configuration_.nodes[index].cpus.empty()) {
-      if (auto pinned = pin_thread(configuration_.nodes[index].cpus); !pinned) return pinned;
+      FANIN_TRY(pin_thread(configuration_.nodes[index].cpus));
       break; // one loop, one thread: the first node that says so
     }
   }
   output_ = make_run_output(configuration_, system_, plugins_.sinks);
-  if (auto made = make_pools(); !made) return made;
+  FANIN_TRY(make_pools());
   for (const std::size_t index : options_.nodes) {
     NodeContext context;
     context.configuration = &configuration_;
@@ -142,9 +138,8 @@ Result<> Process::make_nodes() {
     context.observer = options_.observer;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
-    auto node = Node::make(std::move(context));
-    if (!node) return std::unexpected(node.error());
-    nodes_.push_back(std::move(*node));
+    auto node = FANIN_TRY(Node::make(std::move(context)));
+    nodes_.push_back(std::move(node));
   }
   end_reported_.resize(nodes_.size());
   return {};
@@ -171,14 +166,14 @@ Result<> Process::start_nodes() {
   std::vector<net::Url> event_manager;
   for (auto& node : nodes_) { // the event manager's is the first, if it is here
     if (!event_manager.empty()) node->set_event_manager(event_manager);
-    if (auto started = node->start(); !started) return started;
+    FANIN_TRY(node->start());
     if (auto rails = node->listening(); !rails.empty()) event_manager = std::move(rails);
   }
   return {};
 }
 
 Result<> Process::run() {
-  if (auto started = start_nodes(); !started) return started;
+  FANIN_TRY(start_nodes());
   turns_ = std::make_unique<Turns>(*this);
   loop_.run();
   return {};

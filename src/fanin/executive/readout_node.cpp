@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/watched_source.hpp"
@@ -30,10 +31,9 @@ Result<> ReadoutNode::make() {
   if (std::ranges::any_of(sources, [](const auto& one) { return one.settings.type == "receive"; }))
     report_waiting();
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    auto input = make_input(sources[i], *context_.pools->sources[i]);
-    if (!input) return std::unexpected(input.error());
-    sources_.emplace_back(sources[i].settings.name, input->source.get());
-    inputs_.push_back(std::move(*input));
+    auto input = FANIN_TRY(make_input(sources[i], *context_.pools->sources[i]));
+    sources_.emplace_back(sources[i].settings.name, input.source.get());
+    inputs_.push_back(std::move(input));
   }
   return {};
 }
@@ -138,10 +138,9 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
     log(level, fmt::format("source {}: {}", name, text));
   };
   const PluginCall call(settings, "source");
-  auto made = context_.plugins->sources.make(settings);
-  if (!made) return std::unexpected(made.error());
-  auto watched = std::make_unique<WatchedSource>(std::move(*made), settings.name, context_.log);
-  if (auto ready = watched->prepare(); !ready) return std::unexpected(ready.error());
+  auto made = FANIN_TRY(context_.plugins->sources.make(settings));
+  auto watched = std::make_unique<WatchedSource>(std::move(made), settings.name, context_.log);
+  FANIN_TRY(watched->prepare());
   builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
   input.queue.window = context_.plan->window;
   return input;

@@ -160,11 +160,7 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
 }
 
 json::Value gone_report(const std::string& file, const std::string& what) {
-  json::Value report;
-  report["report"] = "gone";
-  report["file"] = file;
-  report["what"] = what;
-  return report;
+  return json::Object{{"report", "gone"}, {"file", file}, {"what", what}};
 }
 
 json::Value progress_of(const builder::RunSummary& summary) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/executive/manifest_recorder.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/watched_sink.hpp"
@@ -60,9 +61,7 @@ public:
     const std::uint64_t mine = ++current;
     options.superseded = [&current, mine] { return current != mine; };
     options.sender = sender_number(owner.session, owner.builder, mine);
-    auto sink = storage::ForwardSink::make(*owner.loop, std::move(options));
-    if (!sink) return std::unexpected(sink.error());
-    return std::move(*sink);
+    return FANIN_TRY(storage::ForwardSink::make(*owner.loop, std::move(options)));
   }
 
 private:
@@ -80,15 +79,11 @@ public:
                          const LogFunction& log) override {
     if (folder().empty()) return nullptr;
     if (!configuration_.run.number_is_reserved) {
-      const auto number = storage::RunNumbers({folder()}).reserve(configuration_.run.number);
-      if (!number) return std::unexpected(number.error());
-      system_.run = *number;
+      system_.run = FANIN_TRY(storage::RunNumbers({folder()}).reserve(configuration_.run.number));
     }
     std::vector<std::string> hosts;
     for (std::size_t i = 0; i < configuration_.builders(); ++i) hosts.push_back(builder(i).host);
-    auto manifest = ManifestRecorder::make(folder(), system_, run_id, hosts, clock, log);
-    if (!manifest) return std::unexpected(manifest.error());
-    return std::move(*manifest);
+    return FANIN_TRY(ManifestRecorder::make(folder(), system_, run_id, hosts, clock, log));
   }
 
 protected:
@@ -135,11 +130,10 @@ public:
                                        .count();
     options.on_gone = owner.on_gone;
     if (node.cpus.size() > 1) options.cpu = node.cpus[1];
-    if (auto made = make_folder(); !made) return std::unexpected(made.error());
-    auto sink = storage::FileSink::make(std::move(options));
-    if (!sink) return std::unexpected(sink.error());
-    if (auto started = (*sink)->start(); !started) return std::unexpected(started.error());
-    return std::move(*sink);
+    FANIN_TRY(make_folder());
+    auto sink = FANIN_TRY(storage::FileSink::make(std::move(options)));
+    FANIN_TRY(sink->start());
+    return sink;
   }
 };
 
@@ -152,7 +146,7 @@ public:
 
   MadeSink make_sink(const SinkOwner& owner) override {
     if (!make_) return std::unexpected(make_.error());
-    if (auto made = make_folder(); !made) return std::unexpected(made.error());
+    FANIN_TRY(make_folder());
     const PluginCall call(sink_settings(configuration()), "sink");
     auto sink = (*make_)({.run = owner.run,
                           .node = builder(owner.builder).name,

@@ -36,7 +36,6 @@ void RunView::on_report(const json::Value& report) {
   if (kind == "progress") {
     earlier_ = std::move(progress_);
     progress_ = report;
-    ++progress_reports_;
     frozen_s_ = 0;
     begun_ = begun_ || report.at("state").text() == "running";
   } else if (kind == "result") {

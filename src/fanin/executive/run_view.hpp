@@ -28,8 +28,6 @@ public:
   // True: nothing but senders of sources is missing, or the run has begun.
   [[nodiscard]] FANIN_INTERNAL_API bool only_senders_missing() const;
   [[nodiscard]] bool has_result() const { return !result_.is_null(); }
-  // Changes with each progress report.
-  [[nodiscard]] std::uint64_t progress_reports() const { return progress_reports_; }
   // "  12.0 s  20.0 kHz  96 MB/s  ..."; empty before the first report.
   [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
   // The result object; where the event manager did not live to give one, the sums of what the nodes
@@ -68,7 +66,6 @@ private:
       gone_files_; // files that are not at their names, and what they are
   std::uint64_t frozen_s_ = 0; // so long the event manager has reported nothing
   std::map<std::string, std::uint64_t> silent_readouts_; // and these, which wait for senders
-  std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once
 };
 

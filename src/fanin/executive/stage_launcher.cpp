@@ -7,6 +7,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/clock.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
@@ -26,9 +27,8 @@ Result<> run_stages(StageOptions options) {
   const auto on_signal = [&](const StopSignal& signal) {
     if (stop_requests.take(signal, loop.now())) launcher.on_signal();
   };
-  auto signals = Signals::make(loop, {.on_signal = on_signal, .on_death = {}});
-  if (!signals) return std::unexpected(signals.error());
-  if (auto started = launcher.start(); !started) return started;
+  auto signals = FANIN_TRY(Signals::make(loop, {.on_signal = on_signal, .on_death = {}}));
+  FANIN_TRY(launcher.start());
   loop.run();
   return {};
 }
@@ -66,12 +66,10 @@ Result<> StageLauncher::start() {
 Result<> StageLauncher::start(std::size_t index) {
   FANIN_ASSERT(states_[index].child == nullptr);
   const StagedConfiguration& what = options_.configurations[index];
-  auto child = children_.start(
+  states_[index].child = FANIN_TRY(children_.start(
       index, what.command, what.input,
       {.on_report = [this, index](const json::Value& report) { on_report(index, report); },
-       .on_exit = [this, index](const ChildExit& exit) { on_exit(index, exit); }});
-  if (!child) return std::unexpected(child.error());
-  states_[index].child = std::move(*child);
+       .on_exit = [this, index](const ChildExit& exit) { on_exit(index, exit); }}));
   options_.log(LogLevel::debug,
                fmt::format("{} is process {}", what.name, states_[index].child->pid()));
   return {};

@@ -23,6 +23,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
@@ -134,12 +135,9 @@ public:
   [[nodiscard]] Result<const net::Transport*> make(const net::Url& url) {
     std::unique_ptr<net::Transport>& transport = transports_[url.scheme];
     if (transport) return transport.get();
-    const auto factory = factory_of(url);
-    if (!factory) return std::unexpected(factory.error());
+    const auto factory = FANIN_TRY(factory_of(url));
     const PluginCall call(fmt::format("{}: making its transport", url.text()));
-    auto made = (*factory)(loop_, [](LogLevel, std::string_view) {});
-    if (!made) return std::unexpected(made.error());
-    transport = std::move(*made);
+    transport = FANIN_TRY(factory(loop_, [](LogLevel, std::string_view) {}));
     return transport.get();
   }
 
@@ -161,9 +159,8 @@ Result<> check_addresses(const config::Configuration& configuration,
       const auto known = transports.factory_of(url);
       return known ? Result<>{} : std::unexpected(known.error());
     }
-    const auto transport = transports.make(url);
-    if (!transport) return std::unexpected(transport.error());
-    return used ? (*transport)->check_address(url) : Result<>{};
+    const auto transport = FANIN_TRY(transports.make(url));
+    return used ? transport->check_address(url) : Result<>{};
   };
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
     const config::Node& node = configuration.nodes[i];
@@ -264,20 +261,16 @@ Result<std::vector<std::size_t>> processes_elsewhere(const config::Configuration
 
 Result<std::vector<NodePlan>> check_here(const config::Configuration& configuration,
                                          const std::vector<std::size_t>& nodes) {
-  const auto plugins = Plugins::load(configuration);
-  if (!plugins) return std::unexpected(plugins.error());
+  const auto plugins = FANIN_TRY(Plugins::load(configuration));
   for (const config::Node& node : configuration.nodes) {
-    if (node.role == config::Role::application &&
-        plugins->applications.find(node.type) == nullptr) {
+    if (node.role == config::Role::application && plugins.applications.find(node.type) == nullptr) {
       return std::unexpected(unknown_application(configuration, node));
     }
   }
-  if (auto good = check_addresses(configuration, nodes, plugins->transports); !good)
-    return std::unexpected(good.error());
-  auto plans = plan_memory(configuration, plugins->transports);
+  FANIN_TRY(check_addresses(configuration, nodes, plugins.transports));
+  auto plans = plan_memory(configuration, plugins.transports);
   if (!plans) return plans;
-  if (auto good = check_resources(configuration, nodes, *plans); !good)
-    return std::unexpected(good.error());
+  FANIN_TRY(check_resources(configuration, nodes, *plans));
   const auto has = [&](config::Role role) {
     return std::ranges::any_of(
         nodes, [&](std::size_t node) { return configuration.nodes[node].role == role; });
@@ -285,28 +278,27 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
   const bool numbers = has(config::Role::event_manager);
   const bool writes = numbers || has(config::Role::builder);
   if (writes && !configuration.run.output.empty()) {
-    auto good = check_output(configuration);
-    if (good && numbers) good = check_run_number(configuration);
-    if (!good) return std::unexpected(good.error());
+    FANIN_TRY(check_output(configuration));
+    if (numbers) FANIN_TRY(check_run_number(configuration));
   }
   if (writes && !configuration.sink.type.empty()) {
     const source::SourceSettings settings = sink_settings(configuration);
     const PluginCall call(settings, "sink");
-    if (const auto made = plugins->sinks.find(settings); !made)
+    if (const auto made = plugins.sinks.find(settings); !made)
       return fail(ErrorKind::usage, made.error().text);
   }
   for (const std::size_t node : nodes) {
     if (configuration.nodes[node].role != config::Role::filter) continue;
     const auto settings = filter_settings(configuration, node, {});
     const PluginCall call(settings.settings, "filter");
-    const auto made = plugins->filters.make(settings);
+    const auto made = plugins.filters.make(settings);
     if (!made) return fail(ErrorKind::usage, made.error().text);
   }
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;
     const PluginCall call(source.settings, "source");
-    const auto made = plugins->sources.make(source.settings);
+    const auto made = plugins.sources.make(source.settings);
     if (made) continue;
     if (made.error().kind == ErrorKind::usage) return std::unexpected(made.error());
     // The file that a source reads is a part of the configuration.

@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 #if FANIN_HAVE_NUMA
@@ -221,9 +222,7 @@ Result<> populate(std::byte* data, std::size_t size) {
 } // namespace
 
 Result<> check_arena(std::size_t size, const ArenaOptions& options) {
-  if (options.numa_node >= 0) {
-    if (auto there = check_numa_node(options.numa_node); !there) return there;
-  }
+  if (options.numa_node >= 0) FANIN_TRY(check_numa_node(options.numa_node));
   if (options.huge_pages == HugePages::required) {
     const auto pages_free = read_number("/proc/meminfo", "HugePages_Free:").value_or(0);
     if (size / huge_page <= pages_free) return {};
@@ -246,36 +245,22 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
                           (options.huge_pages != HugePages::off && size >= huge_page);
   const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
   if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
-  if (!options.reserve_only) {
-    if (auto there = check_arena(rounded, options); !there) return std::unexpected(there.error());
-  }
+  if (!options.reserve_only) FANIN_TRY(check_arena(rounded, options));
   Arena arena;
   arena.id_ = ++arenas_made;
   if (options.shared) {
-    auto file = make_memory_file(rounded, options);
-    if (!file) return std::unexpected(file.error());
-    arena.descriptor_ = std::move(*file);
+    arena.descriptor_ = FANIN_TRY(make_memory_file(rounded, options));
   }
-  auto mapping = map(rounded, options, arena.descriptor_);
-  if (!mapping) return std::unexpected(mapping.error());
-  if (options.shared) {
-    if (auto sealed = seal(arena.descriptor_, rounded); !sealed)
-      return std::unexpected(sealed.error());
-  }
-  std::byte* const data = mapping->get();
+  auto mapping = FANIN_TRY(map(rounded, options, arena.descriptor_));
+  if (options.shared) FANIN_TRY(seal(arena.descriptor_, rounded));
+  std::byte* const data = mapping.get();
   if (wants_huge && options.huge_pages == HugePages::transparent) {
     (void)madvise(data, rounded, MADV_HUGEPAGE);
   }
-  if (options.numa_node >= 0 && !options.reserve_only) {
-    if (auto bound = bind_to_node(data, rounded, options.numa_node); !bound) {
-      return std::unexpected(bound.error());
-    }
-  }
-  if (!options.reserve_only) {
-    if (auto populated = populate(data, rounded); !populated)
-      return std::unexpected(populated.error());
-  }
-  arena.data_ = mapping->release();
+  if (options.numa_node >= 0 && !options.reserve_only)
+    FANIN_TRY(bind_to_node(data, rounded, options.numa_node));
+  if (!options.reserve_only) FANIN_TRY(populate(data, rounded));
+  arena.data_ = mapping.release();
   arena.size_ = rounded;
   return arena;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::memory {
@@ -14,10 +15,10 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
                                               format_size(options.page_size)));
   }
   if (options.pages == 0) return fail(ErrorKind::usage, "a pool needs at least one page");
-  auto arena = Arena::make(std::size_t{options.page_size} * options.pages, options.arena);
-  if (!arena) return std::unexpected(arena.error());
+  auto arena =
+      FANIN_TRY(Arena::make(std::size_t{options.page_size} * options.pages, options.arena));
   return std::unique_ptr<PagePool>(
-      new PagePool(std::move(*arena), options.page_size, options.pages));
+      new PagePool(std::move(arena), options.page_size, options.pages));
 }
 
 PagePool::PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages)

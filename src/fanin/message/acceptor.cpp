@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message::detail {
@@ -35,17 +36,15 @@ void Acceptor::close() {
 }
 
 Result<net::Url> Acceptor::listen(const net::Url& url) {
-  const auto transport = context_.transport(url);
-  if (!transport) return std::unexpected(transport.error());
-  auto listener = net::Listener::make(**transport, url,
-                                      {.receive_pool = &context_.receive_pool(),
-                                       .handler = this,
-                                       .send_queue_bytes = options_.send_queue_bytes,
-                                       .held_bytes = options_.send_queue_bytes,
-                                       .low_latency = options_.low_latency,
-                                       .peers_must_identify = true});
-  if (!listener) return std::unexpected(listener.error());
-  listeners_.push_back(std::move(*listener));
+  const auto transport = FANIN_TRY(context_.transport(url));
+  auto listener = FANIN_TRY(net::Listener::make(*transport, url,
+                                                {.receive_pool = &context_.receive_pool(),
+                                                 .handler = this,
+                                                 .send_queue_bytes = options_.send_queue_bytes,
+                                                 .held_bytes = options_.send_queue_bytes,
+                                                 .low_latency = options_.low_latency,
+                                                 .peers_must_identify = true}));
+  listeners_.push_back(std::move(listener));
   return listeners_.back().url();
 }
 

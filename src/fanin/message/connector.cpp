@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message::detail {
@@ -20,21 +21,20 @@ Connector::Connector(Context& context, ConnectorOwner& owner, SocketKind kind,
 Connector::~Connector() { close(); }
 
 Result<> Connector::connect(const net::Url& url) {
-  auto transport = context_.transport(url);
-  if (!transport) return std::unexpected(transport.error());
+  auto transport = FANIN_TRY(context_.transport(url));
   url_ = url;
-  transport_ = *transport;
+  transport_ = transport;
   return make_connection();
 }
 
 Result<> Connector::make_connection() {
-  const auto made = transport_->connect(url_, {.receive_pool = &context_.receive_pool(),
-                                               .handler = this,
-                                               .send_queue_bytes = options_.send_queue_bytes,
-                                               .held_bytes = options_.send_queue_bytes,
-                                               .low_latency = options_.low_latency});
-  if (!made) return std::unexpected(made.error());
-  link_ = {transport_, *made};
+  const auto made =
+      FANIN_TRY(transport_->connect(url_, {.receive_pool = &context_.receive_pool(),
+                                           .handler = this,
+                                           .send_queue_bytes = options_.send_queue_bytes,
+                                           .held_bytes = options_.send_queue_bytes,
+                                           .low_latency = options_.low_latency}));
+  link_ = {transport_, made};
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::message {
@@ -29,12 +30,10 @@ Result<std::unique_ptr<Context>> Context::make(ContextOptions options,
                             format_size(options.send_pool.page_size)));
   }
   auto owned = std::make_unique<Owned>(options.wait);
-  auto send_pool = memory::PagePool::make(options.send_pool);
-  if (!send_pool) return std::unexpected(send_pool.error());
-  auto receive_pool = memory::PagePool::make(options.receive_pool);
-  if (!receive_pool) return std::unexpected(receive_pool.error());
-  owned->send_pool = std::move(*send_pool);
-  owned->receive_pool = std::move(*receive_pool);
+  auto send_pool = FANIN_TRY(memory::PagePool::make(options.send_pool));
+  auto receive_pool = FANIN_TRY(memory::PagePool::make(options.receive_pool));
+  owned->send_pool = std::move(send_pool);
+  owned->receive_pool = std::move(receive_pool);
   if (registry != nullptr) {
     owned->registry = *registry;
   } else {
@@ -89,10 +88,9 @@ Result<net::Transport*> Context::find_transport(const net::Url& url) {
                 fmt::format("{}: no transport for the scheme '{}' here (there are: {})", url.text(),
                             url.scheme, fmt::join(owned_->registry.schemes(), ", ")));
   }
-  auto made = factory(loop_, log_ ? log_ : [](LogLevel, std::string_view) {});
-  if (!made) return std::unexpected(made.error());
-  loop_.add(**made);
-  return owned_->transports.emplace_back(url.scheme, std::move(*made)).second.get();
+  auto made = FANIN_TRY(factory(loop_, log_ ? log_ : [](LogLevel, std::string_view) {}));
+  loop_.add(*made);
+  return owned_->transports.emplace_back(url.scheme, std::move(made)).second.get();
 }
 
 void Context::at_turn_end(TurnEndTask& task) {

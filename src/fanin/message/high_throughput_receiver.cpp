@@ -1,4 +1,5 @@
 #include "fanin/message/high_throughput_receiver.hpp"
+#include "fanin/base/try.hpp"
 
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/page_queue.hpp"
@@ -54,9 +55,7 @@ HighThroughputReceiverSocket::HighThroughputReceiverSocket(Context& context,
                 {.message_max = std::min(options_.message_max, Message::size_max)}) {}
 
 Result<> HighThroughputReceiverSocket::listen(const net::Url& url) {
-  auto listening = acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  url_ = std::move(*listening);
+  url_ = FANIN_TRY(acceptor_.listen(url));
   return {};
 }
 

@@ -1,5 +1,8 @@
 #include "fanin/message/low_latency.hpp"
 
+#include <array>
+
+#include "fanin/base/try.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/acceptor.hpp"
@@ -157,9 +160,7 @@ LowLatencyReceiverSocket::LowLatencyReceiverSocket(Context& context,
                 {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}) {}
 
 Result<> LowLatencyReceiverSocket::listen(const net::Url& url) {
-  auto listening = acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  url_ = std::move(*listening);
+  url_ = FANIN_TRY(acceptor_.listen(url));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/message.hpp"
@@ -106,9 +107,7 @@ PublisherSocket::~PublisherSocket() {
 }
 
 Result<> PublisherSocket::listen(const net::Url& url) {
-  auto listening = acceptor_.listen(url);
-  if (!listening) return std::unexpected(listening.error());
-  url_ = std::move(*listening);
+  url_ = FANIN_TRY(acceptor_.listen(url));
   return {};
 }
 

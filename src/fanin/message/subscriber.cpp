@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/page_queue.hpp"
@@ -155,8 +156,7 @@ Result<PeerId> SubscriberSocket::subscribe(const net::Url& publisher, Tag tag, M
   Connection* connection = find(id, mode);
   if (connection == nullptr) {
     auto made = std::make_unique<Connection>(*this, id, mode);
-    if (auto connected = made->connector.connect(publisher); !connected)
-      return std::unexpected(connected.error());
+    FANIN_TRY(made->connector.connect(publisher));
     if (known == publishers_.end()) publishers_.push_back(publisher);
     connection = connections_.emplace_back(std::move(made)).get();
   }

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::net {
 
 Result<ConnectionOptions> checked_options(const Transport& transport, const Url& url,
                                           ConnectionOptions options) {
-  if (auto good = transport.check_address(url); !good) return std::unexpected(good.error());
+  FANIN_TRY(transport.check_address(url));
   if (options.receive_pool == nullptr)
     return fail(ErrorKind::usage, fmt::format("{}: no receive pool", url.text()));
   const std::uint32_t page = options.receive_pool->page_size();

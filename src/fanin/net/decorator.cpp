@@ -1,4 +1,5 @@
 #include "fanin/net/decorator.hpp"
+#include "fanin/base/try.hpp"
 
 #include <fmt/format.h>
 
@@ -29,15 +30,13 @@ Result<T> Decorator::named(Result<T> result, const Url& below, const Url& given)
 }
 
 Result<> Decorator::check_address(const Url& url) const {
-  const auto address = url_below(url);
-  if (!address) return std::unexpected(address.error());
-  return named(below_->check_address(*address), *address, url);
+  const auto address = FANIN_TRY(url_below(url));
+  return named(below_->check_address(address), address, url);
 }
 
 Result<ListenerId> Decorator::listen(const Url& url, const ConnectionOptions& options) {
-  const auto address = url_below(url);
-  if (!address) return std::unexpected(address.error());
-  return named(below_->listen(*address, options), *address, url);
+  const auto address = FANIN_TRY(url_below(url));
+  return named(below_->listen(address, options), address, url);
 }
 
 Url Decorator::listening_url(ListenerId listener) const {
@@ -47,9 +46,8 @@ Url Decorator::listening_url(ListenerId listener) const {
 }
 
 Result<ConnectionId> Decorator::connect(const Url& url, const ConnectionOptions& options) {
-  const auto address = url_below(url);
-  if (!address) return std::unexpected(address.error());
-  return named(below_->connect(*address, options), *address, url);
+  const auto address = FANIN_TRY(url_below(url));
+  return named(below_->connect(address, options), address, url);
 }
 
 void Decorator::dispatching(std::span<Event> events) {

@@ -1,4 +1,5 @@
 #include "fanin/net/registry.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::net {
 
@@ -19,9 +20,8 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
     if (!found) return {};
     return [decorator, below = std::move(found)](
                Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
-      auto made = below(loop, log);
-      if (!made) return made;
-      return decorator(loop, log, std::move(*made));
+      auto made = FANIN_TRY(below(loop, log));
+      return decorator(loop, log, std::move(made));
     };
   }
   return {};

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "fanin/base/try.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/unidentified_peers.hpp"
@@ -22,11 +23,9 @@ public:
   /// Errors: as of PagePool::make().
   [[nodiscard]] Result<> reserve() {
     if (filler_ != nullptr) return {};
-    auto pool = memory::PagePool::make({.page_size = 2 * unidentified_message_max,
-                                        .pages = std::max(peers_, 2U),
-                                        .arena = {.reserve_only = true}});
-    if (!pool) return std::unexpected(pool.error());
-    pool_ = std::move(*pool);
+    pool_ = FANIN_TRY(memory::PagePool::make({.page_size = 2 * unidentified_message_max,
+                                              .pages = std::max(peers_, 2U),
+                                              .arena = {.reserve_only = true}}));
     filler_ = std::make_unique<PageFiller>(*pool_);
     return {};
   }

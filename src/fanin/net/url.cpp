@@ -1,4 +1,5 @@
 #include "fanin/net/url.hpp"
+#include "fanin/base/try.hpp"
 
 #include <charconv>
 
@@ -75,9 +76,7 @@ Result<> parse_authority(std::string_view authority, std::string_view text, Url&
   }
   url.host = host;
   if (rest.empty()) return {};
-  const auto port = parse_port(rest.substr(1), text);
-  if (!port) return std::unexpected(port.error());
-  url.port = *port;
+  url.port = FANIN_TRY(parse_port(rest.substr(1), text));
   return {};
 }
 
@@ -110,17 +109,10 @@ Result<Url> Url::parse(std::string_view text) {
     rest = rest.substr(0, question);
   }
   const auto separator = rest.find("://");
-  auto scheme = parse_scheme(rest.substr(0, separator), text);
-  if (!scheme) return std::unexpected(scheme.error());
-  url.scheme = std::move(*scheme);
-  if (separator != std::string_view::npos) {
-    if (auto done = parse_authority(rest.substr(separator + 3), text, url); !done) {
-      return std::unexpected(done.error());
-    }
-  }
-  if (question != std::string_view::npos) {
-    if (auto done = parse_options(options, text, url); !done) return std::unexpected(done.error());
-  }
+  url.scheme = FANIN_TRY(parse_scheme(rest.substr(0, separator), text));
+  if (separator != std::string_view::npos)
+    FANIN_TRY(parse_authority(rest.substr(separator + 3), text, url));
+  if (question != std::string_view::npos) FANIN_TRY(parse_options(options, text, url));
   return url;
 }
 

@@ -9,6 +9,7 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::settings {
 
@@ -108,9 +109,7 @@ Result<> assign(Value& at, std::string_view rest, const Override& override);
 Result<> assign_in_list(Value& list, std::string_view step, std::string_view rest,
                         const Override& override) {
   if (step == "*") {
-    for (Value& item : list.items) {
-      if (auto done = assign(item, rest, override); !done) return done;
-    }
+    for (Value& item : list.items) FANIN_TRY(assign(item, rest, override));
     return {};
   }
   const auto index = index_of(step);

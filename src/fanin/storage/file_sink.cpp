@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -61,7 +62,7 @@ Result<std::unique_ptr<FileSink>> FileSink::make(FileSinkOptions options) {
   std::unique_ptr<FileSink> sink(new FileSink(std::move(options)));
   sink->event_descriptor_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!sink->event_descriptor_) return fail_errno(ErrorKind::exhausted, "eventfd", errno);
-  if (auto opened = sink->open_part(); !opened) return std::unexpected(std::move(opened.error()));
+  FANIN_TRY(sink->open_part());
   return sink;
 }
 
@@ -248,12 +249,9 @@ bool FileSink::commit_group() {
 }
 
 Result<> FileSink::write_group() {
-  if (!writer_) {
-    if (auto opened = open_part(); !opened) return opened;
-  }
+  if (!writer_) FANIN_TRY(open_part());
   const auto before = writer_->size();
-  auto done = writer_->append(group_batches_);
-  if (!done) return done;
+  FANIN_TRY(writer_->append(group_batches_));
   bytes_written_ += writer_->size() - before;
   if (!std::exchange(listed_, true)) {
     parts_.push_back({.file = writer_->file()});

@@ -13,6 +13,7 @@
 #include "fanin/base/attempt.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/manifest.hpp"
@@ -70,7 +71,7 @@ Result<> for_each_row(std::uint64_t count, const Read& read, const Visit& visit)
   std::vector<Row> rows;
   for (std::uint64_t first = 0; first < count; first += rows.size()) {
     rows.resize(std::min(rows_at_once, count - first));
-    if (auto done = read(first, std::span(rows)); !done) return done;
+    FANIN_TRY(read(first, std::span(rows)));
     for (const auto& row : rows) visit(row);
   }
   return {};
@@ -80,7 +81,7 @@ Result<Summary> summarize(RunFileReader& file) {
   Summary summary;
   for (const auto& source : file.info().sources) summary.sources[source.id];
   summary.streams.resize(file.info().streams.size());
-  auto done = file.for_each_event([&](std::uint64_t, const EventRow& row) {
+  FANIN_TRY(file.for_each_event([&](std::uint64_t, const EventRow& row) {
     summary.first = std::min(summary.first, row.event);
     summary.last = std::max(summary.last, row.event);
     if ((row.flags & event_incomplete) != 0) ++summary.incomplete;
@@ -91,30 +92,23 @@ Result<Summary> summarize(RunFileReader& file) {
       summary.streams[i] += row.streams >> i & 1U;
     if ((row.streams & error_stream) != 0) ++summary.undecided;
     return true;
-  });
-  if (done) {
-    done = for_each_row<FragmentRow>(
-        file.fragments(), [&](auto first, auto rows) { return file.read_fragments(first, rows); },
-        [&](const FragmentRow& row) {
-          auto& tally = summary.sources[row.source];
-          ++tally.fragments;
-          tally.bytes += row.size;
-          if (row.flags != 0) ++tally.flagged;
-          tally.smallest = std::min(tally.smallest, row.size);
-          tally.largest = std::max(tally.largest, row.size);
-        });
-  }
-  if (done) {
-    done = for_each_row<MissingRow>(
-        file.missing(), [&](auto first, auto rows) { return file.read_missing(first, rows); },
-        [&](const MissingRow& row) { ++summary.sources[row.source].missing; });
-  }
-  if (done) {
-    done = for_each_row<GapRow>(
-        file.gaps(), [&](auto first, auto rows) { return file.read_gaps(first, rows); },
-        [&](const GapRow& row) { summary.gap_numbers += row.end - row.first; });
-  }
-  if (!done) return std::unexpected(std::move(done.error()));
+  }));
+  FANIN_TRY(for_each_row<FragmentRow>(
+      file.fragments(), [&](auto first, auto rows) { return file.read_fragments(first, rows); },
+      [&](const FragmentRow& row) {
+        auto& tally = summary.sources[row.source];
+        ++tally.fragments;
+        tally.bytes += row.size;
+        if (row.flags != 0) ++tally.flagged;
+        tally.smallest = std::min(tally.smallest, row.size);
+        tally.largest = std::max(tally.largest, row.size);
+      }));
+  FANIN_TRY(for_each_row<MissingRow>(
+      file.missing(), [&](auto first, auto rows) { return file.read_missing(first, rows); },
+      [&](const MissingRow& row) { ++summary.sources[row.source].missing; }));
+  FANIN_TRY(for_each_row<GapRow>(
+      file.gaps(), [&](auto first, auto rows) { return file.read_gaps(first, rows); },
+      [&](const GapRow& row) { summary.gap_numbers += row.end - row.first; }));
   return summary;
 }
 
@@ -210,13 +204,11 @@ bool is_gap(RunFileReader& file, EventNumber event) {
 // The file with the copy that counts, as fanin verify counts: what the manifest says, else the
 // latest attempt, and of one writer's copies the last part.
 Result<std::string> file_with(EventNumber event, const std::string& manifest_path) {
-  const auto manifest = read_manifest(manifest_path);
-  if (!manifest) return std::unexpected(manifest.error());
-  const auto found = find_run_files({manifest_path}, [](const auto&) { return false; });
-  if (!found) return std::unexpected(found.error());
-  const std::vector<std::string> files = found->all();
+  const auto manifest = FANIN_TRY(read_manifest(manifest_path));
+  const auto found = FANIN_TRY(find_run_files({manifest_path}, [](const auto&) { return false; }));
+  const std::vector<std::string> files = found.all();
   const auto last = std::ranges::find_if(
-      manifest->winners.rbegin(), manifest->winners.rend(),
+      manifest.winners.rbegin(), manifest.winners.rend(),
       [event](const ManifestWinner& winner) { return winner.events.contains(event); });
   std::string best;
   std::string unreadable;
@@ -233,14 +225,14 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
   Rank best_rank;
   for (const auto& path : files) {
     const auto file = RunFileReader::open(path);
-    if (file && !is_of((*file)->info(), manifest->header)) continue;
+    if (file && !is_of((*file)->info(), manifest.header)) continue;
     const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
     if (!row) {
       unreadable += fmt::format("; {}", row.error().text);
       continue;
     }
     const auto& info = (*file)->info();
-    const bool writer = last != manifest->winners.rend() && last->node == info.node &&
+    const bool writer = last != manifest.winners.rend() && last->node == info.node &&
                         last->incarnation == info.incarnation;
     if (!*row && writer && is_gap(**file, event)) {
       return fail(ErrorKind::not_found, fmt::format("{}: no source has event {}", path, event));
@@ -261,12 +253,10 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
 } // namespace
 
 Result<std::string> inspect_file(const std::string& path) {
-  const auto opened = RunFileReader::open(path);
-  if (!opened) return std::unexpected(opened.error());
-  auto& file = **opened;
+  const auto opened = FANIN_TRY(RunFileReader::open(path));
+  auto& file = *opened;
   const auto& info = file.info();
-  const auto summary = summarize(file);
-  if (!summary) return std::unexpected(summary.error());
+  const auto summary = FANIN_TRY(summarize(file));
 
   std::string text;
   const auto out = std::back_inserter(text);
@@ -278,10 +268,10 @@ Result<std::string> inspect_file(const std::string& path) {
                  printable(info.fanin_version));
   if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
   fmt::format_to(out, "  {}", counted(file.events(), "event"));
-  if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary->first, summary->last);
+  if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary.first, summary.last);
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
-                 file.events() - summary->incomplete, summary->incomplete, summary->flagged,
-                 counted(summary->gap_numbers, "number"));
+                 file.events() - summary.incomplete, summary.incomplete, summary.flagged,
+                 counted(summary.gap_numbers, "number"));
   fmt::format_to(out, "  {}, {} of payload", counted(file.fragments(), "fragment"),
                  format_size(file.bytes()));
   if (file.events() > 0) {
@@ -293,18 +283,18 @@ Result<std::string> inspect_file(const std::string& path) {
                    format_rate(static_cast<double>(file.events()) / seconds), seconds);
   }
   if (!info.streams.empty()) {
-    fmt::format_to(out, "  filter: {} rejected", summary->rejected);
+    fmt::format_to(out, "  filter: {} rejected", summary.rejected);
     for (std::size_t i = 0; i < info.streams.size(); ++i) {
-      fmt::format_to(out, "; {} in {}", summary->streams[i], printable(info.streams[i].name));
+      fmt::format_to(out, "; {} in {}", summary.streams[i], printable(info.streams[i].name));
       if (info.streams[i].prescale > 1) fmt::format_to(out, " (1 of {})", info.streams[i].prescale);
     }
-    fmt::format_to(out, "; {} undecided, in error\n", summary->undecided);
+    fmt::format_to(out, "; {} undecided, in error\n", summary.undecided);
   }
   text += '\n';
   fmt::format_to(out, "  {:>10}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", "source",
                  "name", "readout unit", "fragments", "bytes", "smallest", "largest", "missing",
                  "faults");
-  for (const auto& [source, tally] : summary->sources) {
+  for (const auto& [source, tally] : summary.sources) {
     fmt::format_to(out, "  {:>#10x}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", source,
                    name_of(info, source), unit_of(info, source), tally.fragments,
                    format_size(tally.bytes), tally.fragments == 0 ? 0 : tally.smallest,
@@ -316,21 +306,17 @@ Result<std::string> inspect_file(const std::string& path) {
 Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                   const InspectEventOptions& options) {
   if (is_manifest(path)) {
-    const auto file = file_with(event, path);
-    if (!file) return std::unexpected(file.error());
-    return inspect_event(*file, event, options);
+    const auto file = FANIN_TRY(file_with(event, path));
+    return inspect_event(file, event, options);
   }
-  const auto opened = RunFileReader::open(path);
-  if (!opened) return std::unexpected(opened.error());
-  auto& file = **opened;
-  const auto found = file.find_event(event);
-  if (!found) return std::unexpected(found.error());
-  if (!*found) {
+  const auto opened = FANIN_TRY(RunFileReader::open(path));
+  auto& file = *opened;
+  const auto found = FANIN_TRY(file.find_event(event));
+  if (!found) {
     return fail(ErrorKind::not_found, fmt::format("{} has no event {}", path, event));
   }
-  const auto& row = **found;
-  const auto fragments = file.fragments_of(row);
-  if (!fragments) return std::unexpected(fragments.error());
+  const auto& row = *found;
+  const auto fragments = FANIN_TRY(file.fragments_of(row));
   const auto missing = file.missing_of(row);
   if (!missing) return std::unexpected(missing.error());
 
@@ -343,11 +329,8 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
                  printable(file.info().node));
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
     fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
-  for (const auto& fragment : *fragments) {
-    if (auto done = append_fragment(text, file, fragment, options.dump_bytes); !done) {
-      return std::unexpected(std::move(done.error()));
-    }
-  }
+  for (const auto& fragment : fragments)
+    FANIN_TRY(append_fragment(text, file, fragment, options.dump_bytes));
   for (const auto& lacking : *missing) {
     fmt::format_to(std::back_inserter(text), "  source {:<#10x} {:<20}    missing  {}\n",
                    lacking.source, name_of(file.info(), lacking.source), text_of(lacking.reason));

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -277,12 +278,11 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
   }
   for (const auto& path : paths) {
     if (!is_manifest(path)) continue;
-    const auto manifest = read_manifest(path);
-    if (!manifest) return std::unexpected(manifest.error());
+    const auto manifest = FANIN_TRY(read_manifest(path));
     found.manifests.push_back(path);
     std::set<std::string> hosts;
     std::set<std::string> known = names;
-    for (const auto& file : manifest->files) {
+    for (const auto& file : manifest.files) {
       known.insert(file.file);
       if (names.contains(file.file)) continue;
       auto there = (std::filesystem::path(path).parent_path() / file.file).string();
@@ -294,14 +294,14 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
         found.files.push_back(std::move(there));
       }
     }
-    for (auto& file : run_files_beside(path, manifest->header.run)) {
+    for (auto& file : run_files_beside(path, manifest.header.run)) {
       if (!known.contains(std::filesystem::path(file).filename().string()))
         found.unnamed.push_back(std::move(file));
     }
-    const bool empty_run = manifest->summary && manifest->summary->built == 0;
-    if (manifest->files.empty() && found.unnamed.empty() && !empty_run)
+    const bool empty_run = manifest.summary && manifest.summary->built == 0;
+    if (manifest.files.empty() && found.unnamed.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
-    if (found.files.empty() && found.unnamed.empty() && !manifest->files.empty()) {
+    if (found.files.empty() && found.unnamed.empty() && !manifest.files.empty()) {
       return fail(ErrorKind::not_found, fmt::format("{}: the files of the run are on {}: run this "
                                                     "there, or give the paths of the files as well",
                                                     path, fmt::join(hosts, ", ")));

@@ -13,6 +13,7 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::storage {
@@ -79,11 +80,10 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
                                         {"integrity", header.integrity ? "crc32c" : "none"},
                                         {"started_unix_ns", header.started_unix_ns},
                                         {"fanin", version}};
-  auto done = writer.make_file([&](Descriptor& file) {
+  FANIN_TRY(writer.make_file([&](Descriptor& file) {
     writer.descriptor_ = std::move(file);
     return writer.write_line(line.dump());
-  });
-  if (!done) return std::unexpected(std::move(done.error()));
+  }));
   writer.file_ = NamedFile(writer.path_, writer.descriptor_.get());
   return writer;
 }
@@ -108,11 +108,10 @@ Result<> ManifestWriter::restore() {
   std::error_code ignored; // making the file says it
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   Descriptor copy;
-  auto done = make_file([&](Descriptor& file) {
+  FANIN_TRY(make_file([&](Descriptor& file) {
     copy = std::move(file);
     return copy_to(copy);
-  });
-  if (!done) return done;
+  }));
   descriptor_ = std::move(copy);
   file_ = NamedFile(path_, descriptor_.get());
   return flush();

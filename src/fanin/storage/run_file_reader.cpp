@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/detail/read_table.hpp"
 #include "fanin/storage/run_file_writer.hpp"
@@ -140,13 +141,11 @@ Result<std::vector<StreamInfo>> read_streams(hid_t file) {
   const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
   H5Tinsert(type.get(), "prescale", offsetof(Row, prescale), H5T_NATIVE_UINT32);
   H5Tinsert(type.get(), "name", offsetof(Row, name), detail::fixed_string_type(text_size).get());
-  const auto rows = read_small<Row>(file, "/streams", type, streams_max);
-  if (!rows) return std::unexpected(rows.error());
-  for (const Row& row : *rows) streams.push_back({text_of(row.name), row.prescale, {}});
-  const auto masks = read_small<StreamSourceRow>(
-      file, "/stream_sources", detail::stream_source_row_type(), streams_max * sources_max);
-  if (!masks) return std::unexpected(masks.error());
-  for (const StreamSourceRow& row : *masks) {
+  const auto rows = FANIN_TRY(read_small<Row>(file, "/streams", type, streams_max));
+  for (const Row& row : rows) streams.push_back({text_of(row.name), row.prescale, {}});
+  const auto masks = FANIN_TRY(read_small<StreamSourceRow>(
+      file, "/stream_sources", detail::stream_source_row_type(), streams_max * sources_max));
+  for (const StreamSourceRow& row : masks) {
     if (row.stream >= streams.size())
       return fail(ErrorKind::malformed, fmt::format("/stream_sources: no stream {}", row.stream));
     streams[row.stream].sources.push_back(row.source);
@@ -207,10 +206,9 @@ Result<> RunFileReader::Impl::open(const std::string& path) {
   if (info.file_size == 0) return malformed("the file is empty");
 
   const detail::Hdf5Guard guard;
-  auto done = open_hdf5();
-  if (done) done = read_header();
-  if (done) done = open_tables();
-  return done;
+  FANIN_TRY(open_hdf5());
+  FANIN_TRY(read_header());
+  return open_tables();
 }
 
 Result<> RunFileReader::Impl::open_hdf5() {
@@ -323,7 +321,7 @@ RunFileReader::~RunFileReader() = default;
 
 Result<std::unique_ptr<RunFileReader>> RunFileReader::open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
-  if (auto opened = impl->open(path); !opened) return std::unexpected(std::move(opened.error()));
+  FANIN_TRY(impl->open(path));
   return std::unique_ptr<RunFileReader>(new RunFileReader(std::move(impl)));
 }
 
@@ -335,12 +333,10 @@ std::uint64_t RunFileReader::gaps() const { return impl_->gaps.rows(); }
 std::uint64_t RunFileReader::bytes() const { return impl_->bytes.rows(); }
 
 Result<> RunFileReader::refresh() {
-  Result<> done;
   for (auto* table :
-       {&impl_->events, &impl_->gaps, &impl_->missing, &impl_->fragments, &impl_->bytes}) {
-    if (done) done = table->refresh();
-  }
-  return done;
+       {&impl_->events, &impl_->gaps, &impl_->missing, &impl_->fragments, &impl_->bytes})
+    FANIN_TRY(table->refresh());
+  return {};
 }
 
 Result<> RunFileReader::read_events(std::uint64_t first, std::span<EventRow> out) {
@@ -364,7 +360,7 @@ Result<> RunFileReader::for_each_event(
   std::vector<EventRow> block(std::min<std::uint64_t>(event_block, events()));
   for (std::uint64_t first = 0; first < events(); first += block.size()) {
     block.resize(std::min<std::uint64_t>(block.size(), events() - first));
-    if (auto read = read_events(first, block); !read) return read;
+    FANIN_TRY(read_events(first, block));
     for (std::size_t i = 0; i < block.size(); ++i) {
       if (!visit(first + i, block[i])) return {};
     }
@@ -374,11 +370,10 @@ Result<> RunFileReader::for_each_event(
 
 Result<std::optional<EventRow>> RunFileReader::find_event(EventNumber event) {
   std::optional<EventRow> found;
-  const auto read = for_each_event([&](std::uint64_t, const EventRow& row) {
+  FANIN_TRY(for_each_event([&](std::uint64_t, const EventRow& row) {
     if (row.event == event) found = row;
     return true;
-  });
-  if (!read) return std::unexpected(read.error());
+  }));
   return found;
 }
 
@@ -394,9 +389,7 @@ Result<std::vector<FragmentRow>> RunFileReader::fragments_of(const EventRow& row
                                         row.first_fragment + row.fragment_count));
   }
   std::vector<FragmentRow> rows(row.fragment_count);
-  if (auto read = read_fragments(row.first_fragment, rows); !read) {
-    return std::unexpected(std::move(read.error()));
-  }
+  FANIN_TRY(read_fragments(row.first_fragment, rows));
   for (const auto& fragment : rows) {
     if (fragment.event == row.event) continue;
     return impl_->malformed(
@@ -412,9 +405,7 @@ Result<std::vector<MissingRow>> RunFileReader::missing_of(const EventRow& row) {
         fmt::format("event {}: its rows in /missing are not in the file", row.event));
   }
   std::vector<MissingRow> rows(row.missing_count);
-  if (auto read = read_missing(row.first_missing, rows); !read) {
-    return std::unexpected(std::move(read.error()));
-  }
+  FANIN_TRY(read_missing(row.first_missing, rows));
   return rows;
 }
 
@@ -425,8 +416,7 @@ Result<std::vector<std::byte>> RunFileReader::bytes_of(const FragmentRow& row) {
                     row.source, row.offset, row.offset + row.size));
   }
   std::vector<std::byte> out(row.size);
-  if (auto read = read_bytes(row.offset, out); !read)
-    return std::unexpected(std::move(read.error()));
+  FANIN_TRY(read_bytes(row.offset, out));
   return out;
 }
 

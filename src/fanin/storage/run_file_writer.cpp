@@ -15,6 +15,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/storage/detail/append_table.hpp"
 #include "fanin/storage/detail/metadata_channel.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
@@ -149,7 +150,7 @@ Result<> RunFileWriter::Impl::open(std::uint32_t part) {
 Result<> RunFileWriter::Impl::open_hidden(const std::string& hidden) {
   descriptor = Descriptor(::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!descriptor) return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
-  if (auto room = reserve(0); !room) return room;
+  FANIN_TRY(reserve(0));
 
   channel = std::make_unique<detail::MetadataChannel>(descriptor.get());
   const detail::Hdf5Guard guard;
@@ -174,13 +175,11 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
   }
   const auto make = [&](detail::AppendTable& table, const char* name, hid_t type,
                         std::uint64_t chunk_rows) -> Result<> {
-    auto made = detail::AppendTable::create(file.get(), type,
-                                            {.name = name,
-                                             .label = fmt::format("{}:{}", path, name),
-                                             .chunk_rows = chunk_rows,
-                                             .direct = options.direct});
-    if (!made) return std::unexpected(std::move(made.error()));
-    table = std::move(*made);
+    table = FANIN_TRY(detail::AppendTable::create(file.get(), type,
+                                                  {.name = name,
+                                                   .label = fmt::format("{}:{}", path, name),
+                                                   .chunk_rows = chunk_rows,
+                                                   .direct = options.direct}));
     return {};
   };
   const auto event_type = detail::event_row_type();
@@ -191,12 +190,11 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
   const Chunks& usual = small ? chunks_of_small_parts : chunks_of_large_parts;
   const auto bytes_chunk = options.bytes_chunk != 0 ? options.bytes_chunk : usual.bytes;
   const auto rows_chunk = options.rows_chunk != 0 ? options.rows_chunk : usual.rows;
-  Result<> made = make(bytes, "/bytes", H5T_STD_U8LE, bytes_chunk);
-  if (made) made = make(fragments, "/fragments", fragment_type.get(), 2 * rows_chunk);
-  if (made) made = make(missing, "/missing", missing_type.get(), rows_chunk);
-  if (made) made = make(gaps, "/gaps", gap_type.get(), rows_chunk / 8 + 1);
-  if (made) made = make(events, "/events", event_type.get(), rows_chunk);
-  if (!made) return made;
+  FANIN_TRY(make(bytes, "/bytes", H5T_STD_U8LE, bytes_chunk));
+  FANIN_TRY(make(fragments, "/fragments", fragment_type.get(), 2 * rows_chunk));
+  FANIN_TRY(make(missing, "/missing", missing_type.get(), rows_chunk));
+  FANIN_TRY(make(gaps, "/gaps", gap_type.get(), rows_chunk / 8 + 1));
+  FANIN_TRY(make(events, "/events", event_type.get(), rows_chunk));
   if (H5Fstart_swmr_write(file.get()) < 0) {
     return detail::fail_hdf5(fmt::format("create {}", path));
   }
@@ -205,7 +203,7 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
 
 // Gives the file its name, which must be free.
 Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
-  if (auto done = make_durable(); !done) return done;
+  FANIN_TRY(make_durable());
   if (::link(hidden.c_str(), path.c_str()) == 0) {
     ::unlink(hidden.c_str());
   } else if (errno == EEXIST ||
@@ -269,18 +267,15 @@ Result<> RunFileWriter::Impl::write_group() {
     return table.write(descriptor.get(), {&extent, 1}, rows_of_table.size(), false);
   };
   const bool write_behind = options.commit == CommitMode::synced;
-  Result<> done = bytes.write(descriptor.get(), rows.extents(), rows.payload_bytes(), write_behind);
-  if (done) done = put(fragments, rows.fragments());
-  if (done) done = put(missing, rows.missing());
-  if (done) done = put(gaps, rows.gaps());
-  for (auto* table : {&bytes, &fragments, &missing, &gaps}) {
-    if (done) done = table->flush();
-  }
-  if (done) done = make_durable();
-  if (done) done = put(events, rows.events());
-  if (done) done = events.flush();
-  if (done) done = make_durable();
-  return done;
+  FANIN_TRY(bytes.write(descriptor.get(), rows.extents(), rows.payload_bytes(), write_behind));
+  FANIN_TRY(put(fragments, rows.fragments()));
+  FANIN_TRY(put(missing, rows.missing()));
+  FANIN_TRY(put(gaps, rows.gaps()));
+  for (auto* table : {&bytes, &fragments, &missing, &gaps}) FANIN_TRY(table->flush());
+  FANIN_TRY(make_durable());
+  FANIN_TRY(put(events, rows.events()));
+  FANIN_TRY(events.flush());
+  return make_durable();
 }
 
 bool RunFileWriter::Impl::tables_failed() const {
@@ -319,7 +314,7 @@ RunFileWriter::~RunFileWriter() = default;
 Result<std::unique_ptr<RunFileWriter>> RunFileWriter::create(const RunFileOptions& options,
                                                              std::uint32_t part) {
   auto impl = std::make_unique<Impl>(options);
-  if (auto opened = impl->open(part); !opened) return std::unexpected(std::move(opened.error()));
+  FANIN_TRY(impl->open(part));
   return std::unique_ptr<RunFileWriter>(new RunFileWriter(std::move(impl)));
 }
 

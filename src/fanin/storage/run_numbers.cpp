@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/storage/detail/synchronize.hpp"
 #include "fanin/storage/manifest.hpp"
 
@@ -119,9 +120,8 @@ Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders
   }
   std::vector<Descriptor> locks;
   for (const auto& [ignored, folder] : ordered) {
-    auto locked = lock(folder);
-    if (!locked) return std::unexpected(std::move(locked.error()));
-    locks.push_back(std::move(*locked));
+    auto locked = FANIN_TRY(lock(folder));
+    locks.push_back(std::move(locked));
   }
   return locks;
 }
@@ -153,8 +153,7 @@ Result<RunNumber> RunNumbers::next(std::optional<RunNumber> wanted) const {
 }
 
 Result<RunNumber> RunNumbers::reserve(std::optional<RunNumber> wanted) const {
-  const auto locks = lock_all(folders_);
-  if (!locks) return std::unexpected(locks.error());
+  const auto locks = FANIN_TRY(lock_all(folders_));
   auto number = next(wanted);
   for (const std::string& folder : folders_) {
     if (!number) break;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/thrown.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -40,10 +41,10 @@ Result<SinkMaker> SinkRegistry::find(const source::SourceSettings& settings) con
                 fmt::format("{}: no plug-in has a sink \"{}\"", where(), settings.type));
   }
   const std::string who = fmt::format("sink \"{}\"", settings.type);
-  auto maker = or_thrown(where, ErrorKind::usage, [&] { return factory->second(settings); });
-  if (!maker) return maker;
-  if (!*maker) return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no sink", where()));
-  return [who, make = std::move(*maker)](const SinkRun& run) {
+  auto maker =
+      FANIN_TRY(or_thrown(where, ErrorKind::usage, [&] { return factory->second(settings); }));
+  if (!maker) return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no sink", where()));
+  return [who, make = std::move(maker)](const SinkRun& run) {
     auto sink = or_thrown([&]() -> const std::string& { return who; }, ErrorKind::internal,
                           [&] { return make(run); });
     if (sink && *sink == nullptr)

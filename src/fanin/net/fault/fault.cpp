@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::net {
@@ -64,30 +65,28 @@ Result<std::shared_ptr<FaultTransport::Origin>>
 FaultTransport::make_origin(Url& url, const ConnectionOptions& options) {
   auto origin = std::make_shared<Origin>();
   origin->url_options = url.options;
-  auto faults = FaultOptions::take_from(url);
-  if (!faults) return std::unexpected(faults.error());
+  auto faults = FANIN_TRY(FaultOptions::take_from(url));
   for (const auto& [option, value] : url.options) origin->url_options.erase(option);
-  origin->faults = *faults;
+  origin->faults = faults;
   origin->owner = options.handler;
   return origin;
 }
 
 Result<> FaultTransport::check_address(const Url& url) const {
   Url address = url;
-  if (auto taken = FaultOptions::take_from(address); !taken) return std::unexpected(taken.error());
+  FANIN_TRY(FaultOptions::take_from(address));
   return Decorator::check_address(address);
 }
 
 Result<ListenerId> FaultTransport::listen(const Url& url, const ConnectionOptions& options) {
   Url address = url;
-  auto origin = make_origin(address, options);
-  if (!origin) return std::unexpected(origin.error());
+  auto origin = FANIN_TRY(make_origin(address, options));
   ConnectionOptions below_options = options;
-  below_options.handler = origin->get();
+  below_options.handler = origin.get();
   auto listener = Decorator::listen(address, below_options);
   if (!listener) return listener;
-  (*origin)->listener = *listener;
-  listeners_[*listener] = std::move(*origin);
+  origin->listener = *listener;
+  listeners_[*listener] = std::move(origin);
   return listener;
 }
 
@@ -120,12 +119,11 @@ void FaultTransport::close_listener(ListenerId listener) {
 
 Result<ConnectionId> FaultTransport::connect(const Url& url, const ConnectionOptions& options) {
   Url address = url;
-  auto origin = make_origin(address, options);
-  if (!origin) return std::unexpected(origin.error());
+  auto origin = FANIN_TRY(make_origin(address, options));
   ConnectionOptions below_options = options;
-  below_options.handler = origin->get();
+  below_options.handler = origin.get();
   auto connection = Decorator::connect(address, below_options);
-  if (connection) add(*connection, std::move(*origin));
+  if (connection) add(*connection, std::move(origin));
   return connection;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/net/connection_options.hpp"
 
 namespace fanin::net::in_memory {
@@ -107,8 +108,7 @@ MemoryTransport::find_listener(const Url& url) const {
 }
 
 Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
   Url real = url;
   if (real.host.empty()) real.host = host_;
   if (!host_.empty() && real.host != host_) {
@@ -119,7 +119,7 @@ Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptio
     return fail(ErrorKind::refused,
                 fmt::format("{} is in use; choose another name or port", real.text()));
   }
-  return listeners_.emplace(Listener{std::move(real), *checked}).first;
+  return listeners_.emplace(Listener{std::move(real), checked}).first;
 }
 
 Url MemoryTransport::listening_url(ListenerId listener) const {
@@ -136,8 +136,7 @@ void MemoryTransport::close_listener(ListenerId listener) {
 }
 
 Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
   const auto pipe = std::make_shared<Pipe>();
   pipe->target = url;
   if (pipe->target.host.empty()) pipe->target.host = host_;
@@ -145,7 +144,7 @@ Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOp
   End& end = pipe->ends[0];
   end.transport = this;
   end.id = id;
-  end.options = *checked;
+  end.options = checked;
   end.posted_most = network_.posted_most();
   end.filler = &fillers_.of(*options.receive_pool);
   if (resolver_ == nullptr) {

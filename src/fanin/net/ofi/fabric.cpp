@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/net/rdma/pages.hpp"
 
@@ -100,7 +101,7 @@ bool is_readable(int descriptor) {
   return ::poll(&asked, 1, 0) > 0;
 }
 
-Result<> failed(std::string_view what, long error) {
+std::unexpected<Error> failed(std::string_view what, long error) {
   return fail(ErrorKind::exhausted, fmt::format("libfabric: {}: {}", what, error_text(error)));
 }
 
@@ -240,17 +241,17 @@ Result<std::unique_ptr<Fabric>> Fabric::open(const fi_info& info) {
   made->name = info.fabric_attr->name;
   fid_fabric* fabric = nullptr;
   if (const int error = fi_fabric(info.fabric_attr, &fabric, nullptr); error != 0)
-    return std::unexpected(failed("fi_fabric", error).error());
+    return failed("fi_fabric", error);
   made->fabric.reset(fabric);
   if (info.ep_attr->type != FI_EP_MSG) return made;
   fi_eq_attr attributes{};
   attributes.wait_obj = FI_WAIT_FD;
   fid_eq* events = nullptr;
   if (const int error = fi_eq_open(fabric, &attributes, &events, nullptr); error != 0)
-    return std::unexpected(failed("fi_eq_open", error).error());
+    return failed("fi_eq_open", error);
   made->events.reset(events);
   if (const int error = fi_control(&events->fid, FI_GETWAIT, &made->descriptor); error != 0)
-    return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+    return failed("fi_control(FI_GETWAIT)", error);
   return made;
 }
 
@@ -269,7 +270,7 @@ Result<std::unique_ptr<Domain>> Domain::open(Fabric& fabric, fi_info& info) {
   made->needs_registration_ = (info.domain_attr->mr_mode & FI_MR_LOCAL) != 0;
   fid_domain* domain = nullptr;
   if (const int error = fi_domain(fabric.fabric.get(), &info, &domain, nullptr); error != 0)
-    return std::unexpected(failed(fmt::format("fi_domain({})", made->name_), error).error());
+    return failed(fmt::format("fi_domain({})", made->name_), error);
   made->domain_.reset(domain);
   return made;
 }
@@ -292,12 +293,11 @@ Result<Completions*> Domain::completions(std::uint32_t operations, bool wakes, b
     attributes.wait_obj = FI_WAIT_NONE;
     error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
   }
-  if (error != 0) return std::unexpected(failed("fi_cq_open", error).error());
+  if (error != 0) return failed("fi_cq_open", error);
   fresh->queue.reset(queue);
   if (attributes.wait_obj == FI_WAIT_FD) {
     error = fi_control(&queue->fid, FI_GETWAIT, &fresh->descriptor);
-    if (error != 0 && connected)
-      return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+    if (error != 0 && connected) return failed("fi_control(FI_GETWAIT)", error);
     if (error != 0) fresh->descriptor = -1; // opx
   }
   made = true;
@@ -340,32 +340,25 @@ Result<Fabric*> Domains::fabric_of(const fi_info& info) {
   for (const auto& known : fabrics_) {
     if (known->name == info.fabric_attr->name) return known.get();
   }
-  auto made = Fabric::open(info);
-  if (!made) return std::unexpected(made.error());
-  if (auto watched = watch((*made)->descriptor); !watched) return std::unexpected(watched.error());
-  return fabrics_.emplace_back(std::move(*made)).get();
+  auto made = FANIN_TRY(Fabric::open(info));
+  FANIN_TRY(watch(made->descriptor));
+  return fabrics_.emplace_back(std::move(made)).get();
 }
 
 Result<Domain*> Domains::domain_of(fi_info& info) {
-  const auto fabric = fabric_of(info);
-  if (!fabric) return std::unexpected(fabric.error());
+  const auto fabric = FANIN_TRY(fabric_of(info));
   for (const auto& known : domains_) {
-    if (known->is_of(**fabric, info)) return known.get();
+    if (known->is_of(*fabric, info)) return known.get();
   }
-  auto made = Domain::open(**fabric, info);
-  if (!made) return std::unexpected(made.error());
-  return domains_.emplace_back(std::move(*made)).get();
+  auto made = FANIN_TRY(Domain::open(*fabric, info));
+  return domains_.emplace_back(std::move(made)).get();
 }
 
 Result<Completions*> Domains::completions(Domain& domain, std::uint32_t operations) {
   bool made = false;
-  const auto found = domain.completions(operations, !polls_, made);
-  if (!found) return std::unexpected(found.error());
-  if (made) {
-    if (auto watched = watch((*found)->descriptor); !watched)
-      return std::unexpected(watched.error());
-  }
-  return *found;
+  const auto found = FANIN_TRY(domain.completions(operations, !polls_, made));
+  if (made) FANIN_TRY(watch(found->descriptor));
+  return found;
 }
 
 bool Domains::arm() {

@@ -1,4 +1,5 @@
 #include "fanin/net/ofi/introduction.hpp"
+#include "fanin/base/try.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -42,10 +43,9 @@ Result<std::optional<Introduction>> decode_introduction(std::span<const std::byt
   if (bytes.size() < introduction_least) return std::nullopt;
   Introduction made;
   std::ranges::copy(bytes.subspan(24, made.hello.size()), made.hello.begin());
-  const auto hello = rdma::decode_hello(made.hello);
-  if (!hello) return std::unexpected(hello.error());
+  const auto hello = FANIN_TRY(rdma::decode_hello(made.hello));
   made.refused = number_at(bytes, 12) != 0;
-  if (hello->version != rdma::protocol_version) return made;
+  if (hello.version != rdma::protocol_version) return made;
   made.number = number_at(bytes, 8);
   const std::uint32_t size = number_at(bytes, 16);
   const bool numbers = number_at(bytes, 12) <= 1 && number_at(bytes, 20) == 0 &&

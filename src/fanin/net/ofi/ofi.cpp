@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm.hpp"
@@ -119,17 +120,11 @@ private:
 // --- connections ---
 
 Result<rdma::Endpoint::Limits> OfiConnection::open(const memory::PagePool& receive_pool) {
-  const auto domain = provider_.domains().domain_of(*info_);
-  if (!domain) return std::unexpected(domain.error());
-  domain_ = *domain;
-  const auto completions = provider_.domains().completions(*domain_, operations_each);
-  if (!completions) return std::unexpected(completions.error());
-  completions_ = *completions;
+  domain_ = FANIN_TRY(provider_.domains().domain_of(*info_));
+  completions_ = FANIN_TRY(provider_.domains().completions(*domain_, operations_each));
   completions_->room -= operations_each;
   if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
-    const auto known = domain_->description(*arena);
-    if (!known) return std::unexpected(known.error());
-    receive_description_ = *known;
+    receive_description_ = FANIN_TRY(domain_->description(*arena));
   }
   fid_ep* endpoint = nullptr;
   long error = fi_endpoint(domain_->get(), info_.get(), &endpoint, this);
@@ -197,7 +192,7 @@ ssize_t OfiConnection::post(const rdma::Send& send) {
 }
 
 Result<> OfiConnection::reach(const memory::Arena& arena) {
-  if (const auto known = domain_->description(arena); !known) return std::unexpected(known.error());
+  FANIN_TRY(domain_->description(arena));
   return {};
 }
 
@@ -214,18 +209,15 @@ Result<> OfiProvider::check(const Url& url) const {
 
 Result<std::unique_ptr<rdma::Listening>> OfiProvider::listen(const Url& url, ListenerId id,
                                                              const memory::PagePool& receive_pool) {
-  auto info = find_endpoint(name_, url, true);
-  if (!info) return std::unexpected(info.error());
-  const auto domain = domains_.domain_of(**info);
-  if (!domain) return std::unexpected(domain.error());
+  auto info = FANIN_TRY(find_endpoint(name_, url, true));
+  const auto domain = FANIN_TRY(domains_.domain_of(*info));
   if (receive_pool.arena() != nullptr) { // what may be locked shows now, and not with a peer
-    if (const auto known = (*domain)->description(*receive_pool.arena()); !known)
-      return std::unexpected(known.error());
+    FANIN_TRY(domain->description(*receive_pool.arena()));
   }
-  Fabric& fabric = (*domain)->fabric();
+  Fabric& fabric = domain->fabric();
   auto listening = std::make_unique<OfiListening>(listening_);
   fid_pep* endpoint = nullptr;
-  long error = fi_passive_ep(fabric.fabric.get(), info->get(), &endpoint, listening.get());
+  long error = fi_passive_ep(fabric.fabric.get(), info.get(), &endpoint, listening.get());
   listening->endpoint.reset(error == 0 ? endpoint : nullptr);
   if (error == 0) error = fi_pep_bind(endpoint, &fabric.events->fid, 0);
   if (error == 0) error = fi_listen(endpoint);
@@ -248,9 +240,8 @@ Result<std::unique_ptr<rdma::Endpoint>> OfiProvider::connect(const Url& url,
                                                              std::span<const Address> addresses) {
   Url there = url;
   there.host = addresses.front().host(); // the provider would look up a name, and wait
-  auto info = find_endpoint(name_, there, false);
-  if (!info) return std::unexpected(info.error());
-  auto connection = std::make_unique<OfiConnection>(*this, std::move(*info), nullptr);
+  auto info = FANIN_TRY(find_endpoint(name_, there, false));
+  auto connection = std::make_unique<OfiConnection>(*this, std::move(info), nullptr);
   connection->peer = url.text();
   return connection;
 }
@@ -344,11 +335,10 @@ bool OfiProvider::take_request(const fi_eq_cm_entry& entry, ProviderEvent& event
 } // namespace
 
 Result<std::unique_ptr<rdma::Provider>> make_provider(Loop& loop, std::string_view provider) {
-  const auto kind = check_provider(provider);
-  if (!kind) return std::unexpected(kind.error());
+  const auto kind = FANIN_TRY(check_provider(provider));
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
-  if (*kind == EndpointKind::connected) {
+  if (kind == EndpointKind::connected) {
     return std::make_unique<OfiProvider>(provider, std::move(epoll),
                                          loop.policy() == WaitPolicy::poll);
   }

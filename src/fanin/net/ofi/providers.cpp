@@ -1,16 +1,16 @@
 #include "fanin/net/ofi/providers.hpp"
 
 #include "fanin/base/shared_module.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::net {
 
 Result<std::vector<std::string>> ofi_providers() {
-  const auto module = SharedModule::open("ofi");
-  if (!module) return std::unexpected(module.error());
-  const auto list = module->function<void(std::vector<std::string>&)>("fanin_ofi_providers");
-  if (!list) return std::unexpected(list.error());
+  const auto module = FANIN_TRY(SharedModule::open("ofi"));
+  const auto list =
+      FANIN_TRY(module.function<void(std::vector<std::string>&)>("fanin_ofi_providers"));
   std::vector<std::string> names;
-  (*list)(names);
+  list(names);
   return names;
 }
 

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/messages.hpp"
@@ -144,24 +145,18 @@ void RdmProvider::resume() {
 
 Result<std::unique_ptr<rdma::Listening>> RdmProvider::listen(const Url& url, ListenerId id,
                                                              const memory::PagePool& receive_pool) {
-  const auto addresses = resolve(url, true);
-  if (!addresses) return std::unexpected(addresses.error());
-  auto socket = bind_and_listen(url, *addresses);
-  if (!socket) return std::unexpected(socket.error());
-  set_stream_options(socket->get(), {}); // accepted sockets inherit them
+  const auto addresses = FANIN_TRY(resolve(url, true));
+  auto socket = FANIN_TRY(bind_and_listen(url, addresses));
+  set_stream_options(socket.get(), {}); // accepted sockets inherit them
   auto listening = std::make_unique<RdmListening>(*this);
-  listening->socket = std::move(*socket);
+  listening->socket = std::move(socket);
   listening->id = id;
   listening->url = url;
   if (url.host.empty()) listening->url.host = "127.0.0.1";
   listening->url.port = local_address(listening->socket.get()).port();
   // What there is not, and what may not be locked, shows now, and not with a peer.
-  const auto made = endpoint(listening->url.host, true, domain_of(url));
-  if (!made) return std::unexpected(made.error());
-  if (receive_pool.arena() != nullptr) {
-    if (const auto known = (*made)->domain().description(*receive_pool.arena()); !known)
-      return std::unexpected(known.error());
-  }
+  const auto made = FANIN_TRY(endpoint(listening->url.host, true, domain_of(url)));
+  if (receive_pool.arena() != nullptr) FANIN_TRY(made->domain().description(*receive_pool.arena()));
   if (!watch(listening->socket.get(), EPOLLIN, listening.get()))
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), errno);
   listenings_.push_back(listening.get());
@@ -194,7 +189,7 @@ void RdmProvider::stop() {
 }
 
 Result<> RdmProvider::check(const Url& url) const {
-  if (auto known = check_options(url, EndpointKind::datagrams); !known) return known;
+  FANIN_TRY(check_options(url, EndpointKind::datagrams));
   const std::string domain = domain_of(url);
   return domain.empty() ? Result<>{} : check_domain(name_, domain);
 }
@@ -202,17 +197,15 @@ Result<> RdmProvider::check(const Url& url) const {
 // The provider is asked each time: shm looks whether there is memory for one more.
 Result<std::shared_ptr<RdmEndpoint>> RdmProvider::endpoint(const std::string& host, bool here,
                                                            const std::string& domain) {
-  auto info = find_datagrams(name_, host, here, domain);
-  if (!info) return std::unexpected(info.error());
-  const std::string name = (*info)->domain_attr->name;
+  auto info = FANIN_TRY(find_datagrams(name_, host, here, domain));
+  const std::string name = info->domain_attr->name;
   for (const auto& [known, endpoint] : endpoints_) {
     if (known == name) return endpoint;
   }
-  const auto found = domains_.domain_of(**info);
-  if (!found) return std::unexpected(found.error());
-  const auto completions = domains_.completions(**found, RdmEndpoint::operations_of(**info));
-  if (!completions) return std::unexpected(completions.error());
-  auto made = RdmEndpoint::open(**found, **completions, **info, own_endpoints_);
+  const auto found = FANIN_TRY(domains_.domain_of(*info));
+  const auto completions =
+      FANIN_TRY(domains_.completions(*found, RdmEndpoint::operations_of(*info)));
+  auto made = RdmEndpoint::open(*found, *completions, *info, own_endpoints_);
   if (made && !own_endpoints_) endpoints_.emplace_back(name, *made);
   return made;
 }

@@ -9,6 +9,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/net/ofi/messages.hpp"
 
 namespace fanin::net::ofi {
@@ -60,23 +61,20 @@ RdmConnection::~RdmConnection() {
 // --- making a connection ---
 
 Result<rdma::Endpoint::Limits> RdmConnection::open(const memory::PagePool& receive_pool) {
-  auto found = provider_.endpoint(host_, by_peer_, domain_);
-  if (!found) return std::unexpected(found.error());
-  const std::uint32_t receives = (*found)->take_receives();
+  auto found = FANIN_TRY(provider_.endpoint(host_, by_peer_, domain_));
+  const std::uint32_t receives = found->take_receives();
   if (receives == 0) {
     return fail(ErrorKind::exhausted,
                 fmt::format("{}:// takes no more receives: use fewer connections, or see "
                             "`fi_info -e` for a variable that ends in RX_SIZE",
                             provider_.scheme()));
   }
-  endpoint_ = std::move(*found);
+  endpoint_ = std::move(found);
   quota_ = receives;
   number_ = provider_.next_number();
   Domain& domain = endpoint_->domain();
   if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
-    const auto known = domain.description(*arena);
-    if (!known) return std::unexpected(known.error());
-    receive_description_ = *known;
+    receive_description_ = FANIN_TRY(domain.description(*arena));
   }
   return Limits{.receives = quota_,
                 .inline_most = endpoint_->inline_most(),
@@ -91,9 +89,7 @@ Result<> RdmConnection::start(const rdma::HelloBytes& hello) {
     connect_next();
     return {};
   }
-  const auto address = endpoint_->insert(peer_.address);
-  if (!address) return std::unexpected(address.error());
-  peer_address_ = *address;
+  peer_address_ = FANIN_TRY(endpoint_->insert(peer_.address));
   stage_ = Stage::connected;
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
   if (!write(encode(mine)) || !provider_.watch(socket_.get(), EPOLLIN, this))
@@ -262,8 +258,7 @@ ssize_t RdmConnection::post(const rdma::Send& send) {
 }
 
 Result<> RdmConnection::reach(const memory::Arena& arena) {
-  if (const auto known = endpoint_->domain().description(arena); !known)
-    return std::unexpected(known.error());
+  FANIN_TRY(endpoint_->domain().description(arena));
   return {};
 }
 

@@ -1,4 +1,5 @@
 #include "fanin/net/rdma/pages.hpp"
+#include "fanin/base/try.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -29,10 +30,8 @@ Result<> take(const Url& url, std::string_view name, std::uint32_t least, std::u
 
 Result<ReceiveOptions> receive_options(const Url& url) {
   ReceiveOptions options;
-  if (auto taken = take(url, pages_option, pages_least, pages_most, options.pages); !taken)
-    return std::unexpected(taken.error());
-  if (auto taken = take(url, share_option, 0, connections_most, options.share_above); !taken)
-    return std::unexpected(taken.error());
+  FANIN_TRY(take(url, pages_option, pages_least, pages_most, options.pages));
+  FANIN_TRY(take(url, share_option, 0, connections_most, options.share_above));
   return options;
 }
 

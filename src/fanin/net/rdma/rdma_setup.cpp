@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/connection_options.hpp"
 #include "fanin/net/rdma/connection.hpp"
 
@@ -55,16 +56,14 @@ Result<> RdmaTransport::check_address(const Url& url) const {
     return fail(ErrorKind::usage,
                 fmt::format("{} is not an address of {}://", url.text(), provider_->scheme()));
   }
-  if (auto receives = rdma::receive_options(url); !receives)
-    return std::unexpected(receives.error());
+  FANIN_TRY(rdma::receive_options(url));
   return provider_->check(url);
 }
 
 Result<RdmaTransport::Terms> RdmaTransport::terms_of(const Url& url,
                                                      const ConnectionOptions& options) const {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
-  return Terms{*checked, *rdma::receive_options(url)};
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
+  return Terms{checked, *rdma::receive_options(url)};
 }
 
 RdmaTransport::Connection&
@@ -85,14 +84,13 @@ Result<> RdmaTransport::open(Connection& connection) {
   memory::PagePool& pool = connection.filler->pool();
   SharedReceives* const shared = to_share(connection);
   if (shared != nullptr) connection.endpoint->share(shared->queue());
-  auto limits = connection.endpoint->open(pool);
-  if (!limits) return std::unexpected(limits.error());
-  connection.limits = *limits;
+  auto limits = FANIN_TRY(connection.endpoint->open(pool));
+  connection.limits = limits;
   std::unique_ptr<rdma::Receives> receives;
   if (shared == nullptr) {
     receives = std::make_unique<rdma::OwnReceives>(*connection.endpoint, pool,
                                                    connection.options.max_message,
-                                                   connection.receiving.pages, limits->receives);
+                                                   connection.receiving.pages, limits.receives);
   } else {
     receives = std::make_unique<SharedReceives::Share>(*shared, shared_window(connection));
   }
@@ -155,10 +153,9 @@ void RdmaTransport::refuse(CloseReason reason, Connection& connection, std::stri
 // --- listening and connecting ---
 
 Result<ListenerId> RdmaTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto terms = terms_of(url, options);
-  if (!terms) return std::unexpected(terms.error());
+  const auto terms = FANIN_TRY(terms_of(url, options));
   const auto [id, listener] =
-      listeners_.emplace(*terms, [this](Listener& crowded) { make_room(crowded); });
+      listeners_.emplace(terms, [this](Listener& crowded) { make_room(crowded); });
   auto made = provider_->listen(url, id, *options.receive_pool);
   if (!made) {
     listeners_.erase(id);
@@ -183,21 +180,19 @@ void RdmaTransport::close_listener(ListenerId listener) {
 }
 
 Result<ConnectionId> RdmaTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto terms = terms_of(url, options);
-  if (!terms) return std::unexpected(terms.error());
+  const auto terms = FANIN_TRY(terms_of(url, options));
   if (url.port == 0) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in {}://host:7000", url.text(), url.scheme));
   }
   if (auto numbers = addresses_of_number(url.host)) {
     for (Address& address : *numbers) address.set_port(url.port);
-    auto endpoint = provider_->connect(url, *numbers);
-    if (!endpoint) return std::unexpected(endpoint.error());
-    Connection& connection = make_connection(*terms, std::move(*endpoint));
+    auto endpoint = FANIN_TRY(provider_->connect(url, *numbers));
+    Connection& connection = make_connection(terms, std::move(endpoint));
     if (connection.endpoint->ready()) take_ready(connection);
     return connection.id;
   }
-  Connection& connection = make_connection(*terms, std::make_unique<NamelessEndpoint>());
+  Connection& connection = make_connection(terms, std::make_unique<NamelessEndpoint>());
   connection.endpoint->peer = url.text();
   connection.target = url;
   if (const auto found = loop_.resolver().ask(url.host, connection.question))

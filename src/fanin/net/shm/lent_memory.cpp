@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::net::shm {
@@ -64,9 +65,8 @@ Mapping::~Mapping() {
 Result<> LentMemory::add(const Descriptor& file, std::uint64_t size) {
   if (memories_.size() == memories_max)
     return fail(ErrorKind::malformed, "announced too many shared memories");
-  auto mapping = Mapping::make(file, size);
-  if (!mapping) return std::unexpected(mapping.error());
-  memories_.push_back(std::move(*mapping));
+  auto mapping = FANIN_TRY(Mapping::make(file, size));
+  memories_.push_back(std::move(mapping));
   return {};
 }
 

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/connection_options.hpp"
 #include "fanin/net/shm/connection.hpp"
 
@@ -47,9 +48,8 @@ Descriptor make_socket() {
 }
 
 Result<> bind_to(const Descriptor& socket, const Url& url) {
-  const auto name = name_of(url);
-  if (!name) return std::unexpected(name.error());
-  if (::bind(socket.get(), name->get(), name->length) == 0) return {};
+  const auto name = FANIN_TRY(name_of(url));
+  if (::bind(socket.get(), name.get(), name.length) == 0) return {};
   if (errno == EADDRINUSE) {
     return fail(ErrorKind::refused,
                 fmt::format("{}: the port is in use; `ss -lxp` shows by whom. Choose another one, "
@@ -115,14 +115,13 @@ Result<> ShmTransport::check_address(const Url& url) const {
 }
 
 Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& checked) {
-  auto outbox = shm::OwnOutbox::make();
-  if (!outbox) return std::unexpected(outbox.error());
+  auto outbox = FANIN_TRY(shm::OwnOutbox::make());
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno(ErrorKind::exhausted, "eventfd for a connection", errno);
   const auto [id, connection] =
       connections_.emplace(*this, checked, fillers_.of(*checked.receive_pool));
   connection.id = id;
-  connection.own = std::move(*outbox);
+  connection.own = std::move(outbox);
   connection.wake = std::move(wake);
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
   return &connection;
@@ -131,12 +130,8 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
 // --- listening ---
 
 Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
-  if (options.peers_must_identify) {
-    if (auto reserved = unidentified_pages_.reserve(); !reserved)
-      return std::unexpected(reserved.error());
-  }
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
+  if (options.peers_must_identify) FANIN_TRY(unidentified_pages_.reserve());
   Descriptor socket = make_socket();
   if (!socket)
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: socket", url.text()), errno);
@@ -150,7 +145,7 @@ Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions&
   if (!bound) return std::unexpected(bound.error());
   if (::listen(socket.get(), SOMAXCONN) != 0)
     return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), errno);
-  return listeners_.add(*checked, std::move(real), std::move(socket), epoll_.get());
+  return listeners_.add(checked, std::move(real), std::move(socket), epoll_.get());
 }
 
 Url ShmTransport::listening_url(ListenerId listener) const { return listeners_.url(listener); }
@@ -215,16 +210,14 @@ bool ShmTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
-  if (const auto name = name_of(url); !name) return std::unexpected(name.error());
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
+  FANIN_TRY(name_of(url));
   if (url.port == 0) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in shm://name:7000", url.text()));
   }
-  auto made = make_connection(*checked);
-  if (!made) return std::unexpected(made.error());
-  Connection& connection = **made;
+  auto made = FANIN_TRY(make_connection(checked));
+  Connection& connection = *made;
   connection.url = url;
   connection.target = url.text();
   try_connect(connection);
@@ -325,14 +318,13 @@ void ShmTransport::wait_for_memory(Connection& connection, std::string_view why)
 }
 
 Result<> ShmTransport::take_packet(Connection& connection, shm::ReceivedPacket& packet) {
-  const auto decoded = shm::decode(std::span(packet.bytes).first(packet.size));
-  if (!decoded) return std::unexpected(decoded.error());
-  if (const auto* hello = std::get_if<shm::Hello>(&*decoded))
+  const auto decoded = FANIN_TRY(shm::decode(std::span(packet.bytes).first(packet.size)));
+  if (const auto* hello = std::get_if<shm::Hello>(&decoded))
     return take_hello(connection, *hello, packet);
   if (!connection.connected()) return fail(ErrorKind::malformed, "sent memory before its hello");
   if (!packet.descriptors[0] || packet.descriptors[1])
     return fail(ErrorKind::malformed, "announced memory without sending its descriptor");
-  return connection.lent->add(packet.descriptors[0], std::get<shm::Memory>(*decoded).size);
+  return connection.lent->add(packet.descriptors[0], std::get<shm::Memory>(decoded).size);
 }
 
 Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hello,
@@ -348,9 +340,8 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
   if (hello.outbox_size != sizeof(shm::Outbox) || !packet.descriptors[1] ||
       !is_eventfd(packet.descriptors[1]))
     return fail(ErrorKind::malformed, "sent hello without its descriptors");
-  auto mapping = shm::Mapping::make(packet.descriptors[0], sizeof(shm::Outbox));
-  if (!mapping) return std::unexpected(mapping.error());
-  connection.peer_outbox = std::move(*mapping);
+  connection.peer_outbox =
+      FANIN_TRY(shm::Mapping::make(packet.descriptors[0], sizeof(shm::Outbox)));
   connection.peer_wake = std::move(packet.descriptors[1]);
   connection.peer_max_message = hello.max_message;
   connection.state.enter(Stage::open);

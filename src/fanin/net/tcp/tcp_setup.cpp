@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/connection_options.hpp"
 #include "fanin/net/tcp/tcp.hpp"
 
@@ -61,21 +62,16 @@ StreamOptions TcpTransport::stream_options(const Url& url) const {
 // --- listening ---
 
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
-  if (options.peers_must_identify) {
-    if (auto reserved = unidentified_pages_.reserve(); !reserved)
-      return std::unexpected(reserved.error());
-  }
-  const auto addresses = resolve(url, true);
-  if (!addresses) return std::unexpected(addresses.error());
-  Result<Descriptor> socket = bind_and_listen(url, *addresses);
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
+  if (options.peers_must_identify) FANIN_TRY(unidentified_pages_.reserve());
+  const auto addresses = FANIN_TRY(resolve(url, true));
+  Result<Descriptor> socket = bind_and_listen(url, addresses);
   if (!socket) return std::unexpected(socket.error());
   set_stream_options(socket->get(), stream_options(url)); // accepted sockets inherit them
   Url real = url;
   if (real.host.empty()) real.host = "127.0.0.1";
   real.port = local_address(socket->get()).port();
-  return listeners_.add(*checked, std::move(real), std::move(*socket), epoll_.get());
+  return listeners_.add(checked, std::move(real), std::move(*socket), epoll_.get());
 }
 
 Url TcpTransport::listening_url(ListenerId listener) const { return listeners_.url(listener); }
@@ -146,13 +142,12 @@ bool TcpTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = checked_options(*this, url, options);
-  if (!checked) return std::unexpected(checked.error());
+  const auto checked = FANIN_TRY(checked_options(*this, url, options));
   if (url.port == 0) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  Connection& connection = make_connection(*checked);
+  Connection& connection = make_connection(checked);
   connection.target = url;
   if (const auto found = loop_.resolver().ask(url.host, connection.question))
     take_addresses(connection, *found);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::net::verbs {
@@ -80,10 +81,8 @@ Result<std::unique_ptr<Device>> Device::make(ibv_context* context) {
   if (device->channel_ == nullptr) return fail_of(context, "completion channel", errno);
   if (!never_blocks(device->channel_->fd) || !never_blocks(context->async_fd))
     return fail_of(context, "completion channel", errno);
-  for (Completions* queue : {&device->sends, &device->receives}) {
-    if (auto made = queue->make(context, device->channel_.get()); !made)
-      return std::unexpected(made.error());
-  }
+  for (Completions* queue : {&device->sends, &device->receives})
+    FANIN_TRY(queue->make(context, device->channel_.get()));
   return device;
 }
 
@@ -102,7 +101,7 @@ Result<std::uint32_t> Device::find_or_register(const memory::Arena& arena) {
 }
 
 Result<> Device::reserve(std::uint32_t send_requests, std::uint32_t receive_requests) {
-  if (auto room = sends.reserve(send_requests); !room) return room;
+  FANIN_TRY(sends.reserve(send_requests));
   auto room = receives.reserve(receive_requests);
   if (!room) sends.give_back(send_requests);
   return room;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/rdma/shared_receives.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 #include "fanin/net/verbs/shared_receive_queue.hpp"
@@ -29,11 +30,8 @@ const void* VerbsEndpoint::device() {
 }
 
 Result<std::unique_ptr<rdma::SharedReceiveQueue>> VerbsEndpoint::make_shared_receive_queue() {
-  const auto device = find_device_(id_->verbs);
-  if (!device) return std::unexpected(device.error());
-  auto made = SharedReceiveQueue::make(**device);
-  if (!made) return std::unexpected(made.error());
-  return std::move(*made);
+  const auto device = FANIN_TRY(find_device_(id_->verbs));
+  return FANIN_TRY(SharedReceiveQueue::make(*device));
 }
 
 void VerbsEndpoint::share(rdma::SharedReceiveQueue& queue) {
@@ -42,18 +40,13 @@ void VerbsEndpoint::share(rdma::SharedReceiveQueue& queue) {
 
 Result<rdma::Endpoint::Limits> VerbsEndpoint::open(const memory::PagePool& receive_pool) {
   if (!no_route_.empty()) return fail(ErrorKind::not_found, no_route_);
-  const auto device = find_device_(id_->verbs);
-  if (!device) return std::unexpected(device.error());
-  const auto key = (*device)->key(*receive_pool.arena());
-  if (!key) return std::unexpected(key.error());
-  receive_key_ = *key;
-  if (auto room = (*device)->reserve(requests_most, receives_reserved()); !room)
-    return std::unexpected(room.error());
-  device_ = *device;
+  const auto device = FANIN_TRY(find_device_(id_->verbs));
+  receive_key_ = FANIN_TRY(device->key(*receive_pool.arena()));
+  FANIN_TRY(device->reserve(requests_most, receives_reserved()));
+  device_ = device;
   std::uint32_t inline_most = 0;
-  auto made = make_queue_pair(*device_, requests_most, rdma::receives_most, shared_, inline_most);
-  if (!made) return std::unexpected(made.error());
-  queue_pair_ = std::move(*made);
+  queue_pair_ = FANIN_TRY(
+      make_queue_pair(*device_, requests_most, rdma::receives_most, shared_, inline_most));
   if (shared_ != nullptr) device_->add_sharing(*queue_pair_, *this);
   if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done) {
     end_queue_pair();
@@ -64,16 +57,14 @@ Result<rdma::Endpoint::Limits> VerbsEndpoint::open(const memory::PagePool& recei
 
 Result<> VerbsEndpoint::ready_to_send() {
   for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
-    if (auto done = change_state(*id_, *queue_pair_, path_, state); !done) return done;
+    FANIN_TRY(change_state(*id_, *queue_pair_, path_, state));
     takes_shared_ = shared_ != nullptr;
   }
   return {};
 }
 
 Result<> VerbsEndpoint::start(const rdma::HelloBytes& hello) {
-  if (by_peer_) {
-    if (auto ready = ready_to_send(); !ready) return ready;
-  }
+  if (by_peer_) FANIN_TRY(ready_to_send());
   started_ = true;
   rdma_conn_param wanted = connect_parameters(hello, *queue_pair_);
   if ((by_peer_ ? rdma_accept(id_.get(), &wanted) : rdma_connect(id_.get(), &wanted)) == 0)
@@ -82,7 +73,7 @@ Result<> VerbsEndpoint::start(const rdma::HelloBytes& hello) {
 }
 
 Result<> VerbsEndpoint::answered() {
-  if (auto ready = ready_to_send(); !ready) return ready;
+  FANIN_TRY(ready_to_send());
   if (rdma_establish(id_.get()) == 0) return {};
   return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
 }
@@ -92,7 +83,7 @@ void VerbsEndpoint::reject(const rdma::HelloBytes& hello) {
 }
 
 Result<> VerbsEndpoint::reach(const memory::Arena& arena) {
-  if (const auto key = device_->key(arena); !key) return std::unexpected(key.error());
+  FANIN_TRY(device_->key(arena));
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net::verbs {
@@ -65,7 +66,7 @@ Result<> check_path(const PathOptions& path, rdma_cm_id& id) {
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR}) {
     ibv_qp_attr attributes{};
     attributes.qp_state = state;
-    if (auto possible = apply_path(path, id, attributes); !possible) return possible;
+    FANIN_TRY(apply_path(path, id, attributes));
   }
   return {};
 }
@@ -103,7 +104,7 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   attributes.qp_state = state;
   // For VerbsEndpoint::probe(); no memory is registered for peers to write.
   if (state == IBV_QPS_INIT) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
-  if (auto applied = apply_path(path, id, attributes); !applied) return applied;
+  FANIN_TRY(apply_path(path, id, attributes));
   if (state == IBV_QPS_RTS) {
     attributes.timeout = ack_timeout;
     attributes.retry_cnt = retries;

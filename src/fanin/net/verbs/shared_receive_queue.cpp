@@ -1,4 +1,5 @@
 #include "fanin/net/verbs/shared_receive_queue.hpp"
+#include "fanin/base/try.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -28,7 +29,7 @@ Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::make(Device& dev
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: shared receive queue", device.name()),
                       errno);
   }
-  if (auto room = device.reserve(0, most); !room) return std::unexpected(room.error());
+  FANIN_TRY(device.reserve(0, most));
   return std::unique_ptr<SharedReceiveQueue>(
       new SharedReceiveQueue(device, std::move(handle), most));
 }

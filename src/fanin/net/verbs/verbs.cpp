@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/net/verbs/endpoint.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
@@ -130,7 +131,7 @@ public:
 
   [[nodiscard]] std::string scheme() const override { return "verbs"; }
   [[nodiscard]] Result<> check(const Url& url) const override {
-    if (auto path = parse_path_options(url); !path) return std::unexpected(path.error());
+    FANIN_TRY(parse_path_options(url));
     return {};
   }
   [[nodiscard]] Result<std::unique_ptr<rdma::Listening>>
@@ -159,50 +160,44 @@ Result<Device*> VerbsProvider::device_of(ibv_context* context) {
   for (const auto& device : devices_) {
     if (device->context() == context) return device.get();
   }
-  auto made = Device::make(context);
-  if (!made) return std::unexpected(made.error());
+  auto made = FANIN_TRY(Device::make(context));
   epoll_event readable{.events = EPOLLIN, .data = {}};
-  for (const int descriptor : {(*made)->channel_descriptor(), context->async_fd}) {
+  for (const int descriptor : {made->channel_descriptor(), context->async_fd}) {
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &readable) != 0)
       return fail_errno(ErrorKind::exhausted, "verbs://: epoll", errno);
   }
-  return devices_.emplace_back(std::move(*made)).get();
+  return devices_.emplace_back(std::move(made)).get();
 }
 
 Result<std::pair<Url, Address>> VerbsProvider::resolve(const Url& url, bool to_listen) const {
   Url real = url;
   if (real.host.empty()) real.host = first_address(channel_.get());
-  const auto addresses = net::resolve(real, to_listen);
-  if (!addresses) return std::unexpected(addresses.error());
-  return std::pair{std::move(real), addresses->front()};
+  const auto addresses = FANIN_TRY(net::resolve(real, to_listen));
+  return std::pair{std::move(real), addresses.front()};
 }
 
 Result<std::unique_ptr<rdma::Listening>>
 VerbsProvider::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
-  auto real = resolve(url, true);
-  if (!real) return std::unexpected(real.error());
-  const auto& [there, address] = *real;
-  auto cm_id = make_id(channel_.get());
-  if (!cm_id) return std::unexpected(cm_id.error());
-  if (rdma_bind_addr(cm_id->get(), mutable_address(address)) != 0 ||
-      rdma_listen(cm_id->get(), backlog) != 0)
+  auto real = FANIN_TRY(resolve(url, true));
+  const auto& [there, address] = real;
+  auto cm_id = FANIN_TRY(make_id(channel_.get()));
+  if (rdma_bind_addr(cm_id.get(), mutable_address(address)) != 0 ||
+      rdma_listen(cm_id.get(), backlog) != 0)
     return cannot_listen(there, errno);
-  if ((*cm_id)->verbs == nullptr && address.host() == "127.0.0.1") return no_device_there(there);
-  if ((*cm_id)->verbs != nullptr) { // what it may lock shows now, and not with the first peer
-    if (auto possible = check_path(*parse_path_options(url), **cm_id); !possible)
+  if (cm_id->verbs == nullptr && address.host() == "127.0.0.1") return no_device_there(there);
+  if (cm_id->verbs != nullptr) { // what it may lock shows now, and not with the first peer
+    if (auto possible = check_path(*parse_path_options(url), *cm_id); !possible)
       return fail(possible.error().kind,
                   fmt::format("{}: {}", there.text(), possible.error().text));
-    const auto device = device_of((*cm_id)->verbs);
-    if (!device) return std::unexpected(device.error());
-    if (const auto key = (*device)->key(*receive_pool.arena()); !key)
-      return std::unexpected(key.error());
+    const auto device = FANIN_TRY(device_of(cm_id->verbs));
+    FANIN_TRY(device->key(*receive_pool.arena()));
   }
   auto listening = std::make_unique<VerbsListening>();
   listening->url = there;
-  listening->url.port = ntohs(rdma_get_src_port(cm_id->get()));
+  listening->url.port = ntohs(rdma_get_src_port(cm_id.get()));
   listening->id = id;
   listening->path = *parse_path_options(url);
-  listening->cm_id = std::move(*cm_id);
+  listening->cm_id = std::move(cm_id);
   listening->cm_id->context = listening.get();
   return listening;
 }
@@ -211,14 +206,12 @@ Result<std::unique_ptr<rdma::Endpoint>> VerbsProvider::connect(const Url& url,
                                                                std::span<const Address> addresses) {
   Address address = addresses.front();
   if (url.host.empty()) {
-    const auto own = resolve(url, false);
-    if (!own) return std::unexpected(own.error());
-    address = own->second;
+    const auto own = FANIN_TRY(resolve(url, false));
+    address = own.second;
   }
-  auto cm_id = make_id(channel_.get());
-  if (!cm_id) return std::unexpected(cm_id.error());
+  auto cm_id = FANIN_TRY(make_id(channel_.get()));
   auto endpoint =
-      std::make_unique<VerbsEndpoint>(finder(), std::move(*cm_id), *parse_path_options(url), false);
+      std::make_unique<VerbsEndpoint>(finder(), std::move(cm_id), *parse_path_options(url), false);
   endpoint->peer = url.host.empty() ? name_of(address.get()) : url.text();
   if (rdma_resolve_addr(endpoint->id(), nullptr, mutable_address(address), resolve_timeout_ms) != 0)
     endpoint->has_no_route(no_route(errno));

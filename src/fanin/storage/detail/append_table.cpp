@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage::detail {
 namespace {
@@ -123,7 +124,7 @@ Result<> AppendTable::extend(std::uint64_t rows) {
 Result<> AppendTable::write(int descriptor, std::span<const iovec> extents, std::uint64_t rows,
                             bool write_behind) {
   if (rows == 0) return {};
-  if (auto extended = extend(rows); !extended) return extended;
+  FANIN_TRY(extend(rows));
   return options_.direct ? write_direct(descriptor, extents, rows, write_behind)
                          : write_through_hdf5(extents, rows);
 }

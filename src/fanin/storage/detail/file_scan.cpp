@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/wire/checksum.hpp"
 
@@ -70,7 +71,7 @@ Result<> FileScan::read_gaps() {
   std::vector<GapRow> rows;
   for (std::uint64_t first = 0; first < reader_.gaps(); first += rows.size()) {
     rows.resize(std::min(rows_at_once, reader_.gaps() - first));
-    if (auto read = reader_.read_gaps(first, rows); !read) return read;
+    FANIN_TRY(reader_.read_gaps(first, rows));
     std::ranges::copy_if(rows, std::back_inserter(gaps_),
                          [](const GapRow& gap) { return gap.first < gap.end; });
   }
@@ -101,9 +102,9 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
                                                   reader_.info().path, rows.front().event));
   }
   fragments_.resize(count);
-  if (auto read = reader_.read_fragments(next_fragment_, fragments_); !read) return read;
+  FANIN_TRY(reader_.read_fragments(next_fragment_, fragments_));
   next_fragment_ += count;
-  if (auto counted = check_missing(rows, first_missing); !counted) return counted;
+  FANIN_TRY(check_missing(rows, first_missing));
   auto rest = std::span<const FragmentRow>(fragments_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const EventRow& row = rows[i];
@@ -122,7 +123,7 @@ Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t
   std::uint64_t left = owner == events.end() ? 0 : owner->missing_count; // of its rows
   for (; first < next_missing_; first += rows.size()) {
     rows.resize(std::min(rows_at_once, next_missing_ - first));
-    if (auto read = reader_.read_missing(first, rows); !read) return read;
+    FANIN_TRY(reader_.read_missing(first, rows));
     for (const auto& row : rows) {
       for (; left == 0; left = owner->missing_count) ++owner;
       --left;

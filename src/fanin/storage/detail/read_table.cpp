@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage::detail {
 
@@ -23,8 +24,8 @@ Result<ReadTable> ReadTable::open(hid_t file, const char* name, Handle row_type,
     return fail(dataset.error().kind, fmt::format("{}: {}", table.label_, dataset.error().text));
   }
   table.dataset_ = std::move(*dataset);
-  if (auto known = table.check_layout(); !known) return std::unexpected(std::move(known.error()));
-  if (auto counted = table.refresh(); !counted) return std::unexpected(std::move(counted.error()));
+  FANIN_TRY(table.check_layout());
+  FANIN_TRY(table.refresh());
   return table;
 }
 
@@ -88,11 +89,10 @@ Result<> ReadTable::read_direct(std::uint64_t first_row, std::span<std::byte> ou
   const auto chunk_bytes = chunk_rows_ * row_size_;
   auto at = first_row * row_size_;
   while (!out.empty()) {
-    const auto address = chunk_address(at / chunk_bytes);
-    if (!address) return std::unexpected(address.error());
+    const auto address = FANIN_TRY(chunk_address(at / chunk_bytes));
     const auto in_chunk = at % chunk_bytes;
     const auto length = std::min<std::uint64_t>(out.size(), chunk_bytes - in_chunk);
-    const auto offset = *address + in_chunk;
+    const auto offset = address + in_chunk;
     const auto got = ::pread(descriptor_, out.data(), length, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail_errno(ErrorKind::internal, fmt::format("read {}", label_), errno);

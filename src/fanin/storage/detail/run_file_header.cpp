@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "fanin/base/try.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::storage::detail {
@@ -92,8 +93,7 @@ Result<> write_streams(hid_t file, const std::vector<StreamInfo>& streams) {
     std::memcpy(row, &streams[i].prescale, sizeof streams[i].prescale);
     streams[i].name.copy(row + sizeof(std::uint32_t), name_size);
   }
-  if (auto done = write_rows(file, "/streams", type, streams.size(), rows.data()); !done)
-    return done;
+  FANIN_TRY(write_rows(file, "/streams", type, streams.size(), rows.data()));
   return write_rows(file, "/stream_sources", stream_source_row_type(), masks.size(), masks.data());
 }
 
@@ -120,7 +120,7 @@ Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t p
       write_text(file, "fanin_version", version) &&
       write_text(file, "fanin_commit", version_commit());
   if (!written) return fail_hdf5("attributes");
-  if (auto done = write_sources(file, options.sources); !done) return done;
+  FANIN_TRY(write_sources(file, options.sources));
   return write_streams(file, options.streams);
 }
 
