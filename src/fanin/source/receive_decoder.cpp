@@ -15,7 +15,9 @@ constexpr bool has_number(ReceiveKind kind) {
 
 // As the source counts.
 std::uint64_t reached_end(const FragmentQueue& queue) {
-  return queue.reached_end() == 0 ? 0 : queue.counter_of(queue.reached_end());
+  return queue.numbers().reached_end() == 0
+             ? 0
+             : queue.numbers().counter_of(queue.numbers().reached_end());
 }
 
 bool has_answered(const FragmentQueue& queue, EventNumber event) {
@@ -67,7 +69,8 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
 bool ReceiveDecoder::repeats_held(const FragmentQueue& queue) const {
   const auto& held = held_at_disconnect_;
   return held && held->kind == ReceiveKind::fragment && header_.event == held->counter &&
-         (queue.held() == held->event || (!held->fallen && has_answered(queue, held->event)));
+         (queue.numbers().held() == held->event ||
+          (!held->fallen && has_answered(queue, held->event)));
 }
 
 // The numbers of a source may have fallen since an earlier connection.
@@ -135,12 +138,12 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
 void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
   if (!left_out_) ++new_messages_;
   judge_held(queue);
-  if (const auto held = queue.held(); !held) {
+  if (const auto held = queue.numbers().held(); !held) {
     held_.reset();
     note_last(queue);
   } else if (!held_ || held_->event != *held) {
     held_ = {.event = *held,
-             .number = queue.counter_of(*held),
+             .number = queue.numbers().counter_of(*held),
              .counter = header_.event,
              .kind = header_.kind,
              .fallen = has_answered(queue, *held)};
@@ -152,7 +155,7 @@ void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
 // the queue ignores. Before the first event of all, nothing is known.
 void ReceiveDecoder::note_last(const FragmentQueue& queue) {
   if (header_.kind != ReceiveKind::fragment || !queue.numbered() || queue.next_event() == 0) return;
-  last_fragment_ = std::min(header_.event, queue.counter_of(queue.next_event() - 1));
+  last_fragment_ = std::min(header_.event, queue.numbers().counter_of(queue.next_event() - 1));
 }
 
 // The number that was held may have been taken meanwhile.
@@ -219,7 +222,7 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
   judge_held(queue);
-  if (held_ && queue.held() != held_->event) held_.reset(); // it was dropped
+  if (held_ && queue.numbers().held() != held_->event) held_.reset(); // it was dropped
   resent_end_ = reached_end(queue);
   held_at_disconnect_ = held_;
   step_ = Step::header;

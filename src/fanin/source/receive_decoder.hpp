@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "fanin/source/event_numbers.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"

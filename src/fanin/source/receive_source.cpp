@@ -216,7 +216,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
 void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
   const EventNumber first = queue.numbered() ? queue.first_event() : 0;
-  decoder_.begin_at(first == 0 ? 0 : queue.counter_of(first));
+  decoder_.begin_at(first == 0 ? 0 : queue.numbers().counter_of(first));
   if (connection_ && sender_ != 0 && (begun_ || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged",
                      Ending::too_early);
@@ -383,7 +383,7 @@ void ReceiveSource::check_connections() {
 void ReceiveSource::count_dropped(const FragmentQueue& queue) {
   std::uint64_t dropped = 0;
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
-    dropped += queue.dropped(static_cast<wire::DropReason>(reason));
+    dropped += queue.numbers().dropped(static_cast<wire::DropReason>(reason));
   }
   acknowledger_.set_dropped(dropped);
 }
