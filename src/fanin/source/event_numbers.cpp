@@ -30,6 +30,7 @@ void EventNumbers::start() {
   table_.begin_at(FragmentTable::not_begun);
   known_next_ = table_.next();
   accepted_end_ = reported_end_ = late_end_ = 0;
+  last_decided_.reset();
   beyond_last_ = 0;
   limit_is_last_ = false;
   allow_reset(CounterReset::no);
@@ -88,11 +89,18 @@ void EventNumbers::find_fast_end() {
 void EventNumbers::note_written() {
   if (table_.next() == known_next_) return;
   written_ = written();
+  last_decided_ = last_decided();
   accepted_end_ = known_next_ = table_.next();
   judge_.accepted_up_to(accepted_end_ - 1);
 }
 
 // --- what the source sends -----------------------------------------------------------------------
+
+std::optional<std::uint64_t> EventNumbers::last_decided() const {
+  if (held_ && fallen(held_->event)) return {};
+  if (table_.next() == known_next_) return last_decided_;
+  return numbering_.plain() ? table_.next() - 1 : offered_;
+}
 
 // Extended from what the source itself has said: that it was given up moves its counter by nothing.
 EventNumber EventNumbers::number_of(std::uint64_t counter) const {
@@ -109,13 +117,14 @@ EventNumbers::Decision EventNumbers::offer(std::uint64_t counter) {
   note_written();
   fast_.throttled = false;
   const EventNumber event = number_of(counter);
+  offered_ = std::min(counter, counter_of(event)); // without bits that are ignored
   if (event >= event_number_end) return drop(event, wire::DropReason::number_jump);
   if (judge_.too_early(event, held())) return drop(event, wire::DropReason::before_first);
   if (is_passed(event)) return drop_passed(event);
   const bool repeats = held() == event;
   if (held_ && !judge_held(event)) return {Action::wait};
-  if (judge_.too_early(event))
-    return drop(event, wire::DropReason::before_first); // what it might confirm was dropped
+  const bool too_early = judge_.too_early(event); // what it might confirm was dropped
+  if (too_early) return drop(event, wire::DropReason::before_first);
   if (repeats && event + 1 == table_.next()) return drop(event, wire::DropReason::number_repeat);
   if (!judge_.follows(event, next())) return {Action::hold, event};
   if (event >= limit_) {
@@ -142,11 +151,14 @@ EventNumbers::Decision EventNumbers::drop_passed(EventNumber event) {
 }
 
 EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason reason) {
+  using Reason = wire::DropReason;
   ++dropped_[static_cast<std::size_t>(reason)];
-  if (reason == wire::DropReason::late) {
+  const bool wrong = reason == Reason::number_jump || reason == Reason::before_first;
+  if (!wrong && held() != event) last_decided_ = offered_;
+  if (reason == Reason::late) {
     reported_end_ = event + 1;
     late_end_ = std::max(late_end_, reported_end_);
-  } else if (reason == wire::DropReason::before_first) {
+  } else if (reason == Reason::before_first) {
     early_ = {early_.end == event ? early_.first : event, event + 1};
     judge_.dropped_early(event);
   } else if (wire::is_about_number(reason)) {
@@ -178,7 +190,7 @@ void EventNumbers::drop_fragment(const Decision& decision, wire::DropReason reas
 }
 
 void EventNumbers::hold(EventNumber event, const FragmentTable::Slot& slot) {
-  held_ = {.event = event, .slot = slot};
+  held_ = {.event = event, .counter = offered_, .slot = slot};
   find_fast_end();
 }
 
@@ -265,6 +277,11 @@ void EventNumbers::pass_limit() {
 }
 
 // --- the number that is held ---------------------------------------------------------------------
+
+std::optional<EventNumbers::HeldFragment> EventNumbers::held_fragment() const {
+  if (!held_ || held_->slot.entry == skipped_entry) return {};
+  return HeldFragment{held_->event, held_->counter, fallen(held_->event)};
+}
 
 // False: it is right, and there is no room for it now; or others are asked about it.
 bool EventNumbers::judge_held(EventNumber following) {
@@ -363,6 +380,7 @@ bool EventNumbers::take_held() {
   if (!table_.begun()) begin_at(held.event + (held.slot.entry == skipped_entry ? 1 : 0));
   if (held.event >= table_.next() && !has_room(held.event)) return false;
   judge_.taken(held.event);
+  if (held.slot.entry != skipped_entry) last_decided_ = held.counter;
   fill_skipped(held.event);
   if (held.slot.entry.absent()) {
     fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.slot.entry.crc32c));

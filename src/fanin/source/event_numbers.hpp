@@ -88,6 +88,10 @@ public:
   [[nodiscard]] bool skip_to(std::uint64_t counter);
   [[nodiscard]] bool give_up_until(EventNumber event, wire::AbsentReason why);
 
+  // The value of the source's counter, as it was sent, of the last fragment of the run whose number
+  // is decided and not a wrong one. None while a number is held that fell: the counter may have
+  // been reset.
+  [[nodiscard]] std::optional<std::uint64_t> last_decided() const;
   // The value of the source's counter at `event`.
   [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
     return numbering_.counter_of(event);
@@ -99,6 +103,13 @@ public:
   [[nodiscard]] std::optional<EventNumber> held() const {
     return held_ ? std::optional{held_->event} : std::nullopt;
   }
+  // The same where it is of a fragment.
+  struct HeldFragment {
+    EventNumber event = 0;
+    std::uint64_t counter = 0; // as it was sent
+    bool fell = false; // its number is below what was answered
+  };
+  [[nodiscard]] std::optional<HeldFragment> held_fragment() const;
   // The number after the last one that is right: the next one, or one held that waits for room.
   [[nodiscard]] EventNumber right_end() const {
     const bool waits = held_ && held_->state == Held::State::right && held_->event >= table_.next();
@@ -169,6 +180,7 @@ private:
       right // it waits for room, or until it is wanted
     };
     EventNumber event = 0;
+    std::uint64_t counter = 0; // as it was sent
     FragmentTable::Slot slot; // of its fragment, the last written; absent: a skip over `event`
     State state = State::unconfirmed;
     EventNumber following = event; // if it is asked
@@ -231,6 +243,8 @@ private:
   std::uint64_t written_ = 0; // up to known_next_
   EventNumber known_next_ = FragmentTable::not_begun; // from here on the queue wrote without asking
   EventNumber accepted_end_ = 0;
+  std::uint64_t offered_ = 0; // the counter of the last fragment
+  std::optional<std::uint64_t> last_decided_; // up to known_next_
   // The number after the last one that the source said and that was accepted, or late; 0: none yet.
   // Kept where numbers are looked at (narrow counters).
   EventNumber reported_end_ = 0;

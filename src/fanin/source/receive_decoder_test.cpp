@@ -157,7 +157,7 @@ TEST_F(AskingAgain, a_damaged_fragment_comes_once_more) {
   SenderBytes sender = fragments(0, 3);
   sender.bytes()[header_size + 100 + header_size + 50] ^= std::byte{1};
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
-  EXPECT_EQ(decoder_.last_fragment(), 0U);
+  EXPECT_EQ(fixture_.queue.numbers().last_decided(), 0U);
   EXPECT_EQ(send(fragments(1, 3).bytes()), ReceiveFault::none);
   for (EventNumber event = 0; event < 3; ++event) {
     EXPECT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event));
@@ -217,7 +217,7 @@ TEST_F(AskingAgain, a_damaged_bit_of_a_header_costs_nothing) {
     Bytes bytes = fragments(first, first + 3).bytes();
     bytes[header_size + 100 + bit / 8] ^= std::byte{1} << (bit % 8);
     ASSERT_EQ(send(bytes), bit < 16 ? ReceiveFault::bad_mark : ReceiveFault::damaged) << bit;
-    ASSERT_EQ(decoder_.last_fragment(), first) << bit;
+    ASSERT_EQ(fixture_.queue.numbers().last_decided(), first) << bit;
     ASSERT_EQ(send(fragments(first, first + 3).bytes()), ReceiveFault::none) << bit;
     for (EventNumber event = first; event < first + 3; ++event) {
       ASSERT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event)) << bit;
@@ -404,16 +404,17 @@ TEST(ReceiveDecoder, a_number_that_may_be_wrong_is_not_the_last_one_that_was_tak
     decoder.leave_out_below(fixture.queue.next_event());
   };
   send({0});
-  EXPECT_EQ(decoder.last_fragment(), std::nullopt) << "the first number of all may be wrong, too";
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), std::nullopt)
+      << "the first number of all may be wrong, too";
   send({0, 1, 2});
-  EXPECT_EQ(decoder.last_fragment(), 2U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 2U);
   EXPECT_EQ(decoder.sent_again(), 1U) << "held when the connection was lost";
   send({3, 3 << 8});
-  EXPECT_EQ(decoder.last_fragment(), 3U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 3U);
   send({4, 5, 7});
-  EXPECT_EQ(decoder.last_fragment(), 5U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 5U);
   send({7, 8});
-  EXPECT_EQ(decoder.last_fragment(), 8U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 8U);
   EXPECT_EQ(decoder.sent_again(), 2U);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(fixture.queue.numbers().written(), 8U);
@@ -427,7 +428,7 @@ TEST(ReceiveDecoder, a_held_fragment_that_others_confirm_before_it_is_sent_again
   sender.fragment(0, {}).fragment(1, {}).fragment(3, {});
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-  EXPECT_EQ(decoder.last_fragment(), 1U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 1U);
   ASSERT_TRUE(fixture.queue.numbers().confirm_held());
   SenderBytes again(5);
   again.fragment(3, {}).fragment(4, {});
@@ -448,7 +449,7 @@ TEST(ReceiveDecoder, after_a_number_that_fell_all_is_sent_again) {
     sender.fragment(5000, {}).fragment(5001, {}).fragment(5002, {}).fragment(3, {});
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    EXPECT_EQ(decoder.last_fragment(), std::nullopt);
+    EXPECT_EQ(fixture.queue.numbers().last_decided(), std::nullopt);
     SenderBytes again(5);
     again.fragment(5000, {}).fragment(5001, {}).fragment(5002, {});
     if (reset) {
@@ -492,7 +493,7 @@ public:
       const State state = decoder.take(bytes, queue).state;
       (void)decoder.disconnect(queue);
       if (state == State::hungry && turn == 3) break;
-      bytes = messages_after(decoder.last_fragment());
+      bytes = messages_after(fixture.queue.numbers().last_decided());
       if (turn < 2) bytes.resize(random_.below(bytes.size() + 1));
     }
     queue.numbers().end_held();
@@ -578,7 +579,7 @@ TEST(ReceiveDecoder, a_fragment_behind_a_held_skip_is_not_left_out) {
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     ASSERT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
     ASSERT_EQ(fixture.queue.numbers().held(), 9U);
-    EXPECT_EQ(decoder.last_fragment(), 0U);
+    EXPECT_EQ(fixture.queue.numbers().last_decided(), 0U);
     if (taken) {
       ASSERT_TRUE(fixture.queue.numbers().confirm_held());
     }
@@ -615,7 +616,7 @@ TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {
     for (const EventNumber event : events) sender.fragment(event, {});
     EXPECT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    return decoder.last_fragment();
+    return fixture.queue.numbers().last_decided();
   };
   EXPECT_EQ(last({.counter_bits = 24}, {0, 1, 2 | EventNumber{1} << 40}), 2U) << "ignored bits";
   EXPECT_EQ(last({.first = 10}, {0, 768}), std::nullopt);
@@ -623,7 +624,7 @@ TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {
   EXPECT_EQ(last({.counter_bits = 8}, {253, 254, 255, 5}), 255U) << "5 is 261";
 }
 
-TEST(ReceiveDecoder, what_was_held_and_is_announced_was_taken) {
+TEST(ReceiveDecoder, what_was_held_and_is_confirmed_after_the_connection_was_taken) {
   QueueFixture fixture({.source = 5, .window = 64, .offset = 100});
   fixture.queue.start(100);
   ReceiveDecoder decoder(5, true);
@@ -631,10 +632,9 @@ TEST(ReceiveDecoder, what_was_held_and_is_announced_was_taken) {
   sender.fragment(0, {}).fragment(1, {}).fragment(4, {});
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   ASSERT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-  decoder.announced(4);
-  EXPECT_EQ(decoder.last_fragment(), 1U);
-  decoder.announced(5);
-  EXPECT_EQ(decoder.last_fragment(), 4U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 1U);
+  ASSERT_TRUE(fixture.queue.numbers().confirm_held());
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 4U);
 }
 
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {

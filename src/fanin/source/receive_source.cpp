@@ -91,7 +91,6 @@ bool ReceiveSource::ready(Time now) {
 }
 
 void ReceiveSource::announced(EventNumber end) {
-  decoder_.announced(end);
   acknowledger_.announced(end); // the next read() says so
 }
 
@@ -178,7 +177,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     return false;
   }
   const bool same = arrival.reliable() && arrival.sender == sender_;
-  const auto last = decoder_.last_fragment();
+  const auto last = numbers_ == nullptr ? std::nullopt : numbers_->last_decided();
   if (arrival.reliable()) {
     const ReceiveReply answer{.source = options_.source,
                               .end = last ? *last + 1 : 0,
@@ -439,6 +438,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
 }
 
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
+  numbers_ = &queue.numbers();
   if (std::exchange(restarted_, false)) begin_again(queue, now);
   check_connections();
   const ReadResult result = read_connections(queue, now);
