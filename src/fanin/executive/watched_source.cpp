@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/thrown.hpp"
+#include "fanin/source/event_numbers.hpp"
 
 namespace fanin::executive {
 
@@ -80,7 +81,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
-    if (queue.dropped(reason) != logged_[i]) [[unlikely]] {
+    if (queue.numbers().dropped(reason) != logged_[i]) [[unlikely]] {
       log_dropped(queue, reason, now);
     }
   }
@@ -92,7 +93,7 @@ void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropRe
   std::uint64_t& said = logged_[static_cast<std::size_t>(reason)];
   Time& next_log = next_log_[static_cast<std::size_t>(reason)];
   if (said != 0 && now < next_log) return;
-  said = queue.dropped(reason);
+  said = queue.numbers().dropped(reason);
   next_log = now + log_period;
   const SourceId id = queue.options().source;
   const std::string who =
@@ -107,8 +108,8 @@ void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropRe
 
 // Since the last line, a second ago or more, numbers fell and none was taken.
 void WatchedSource::log_stuck(const source::FragmentQueue& queue, const std::string& who) {
-  const bool stuck = written_ == queue.written() && written_ != 0;
-  written_ = queue.written();
+  const bool stuck = written_ == queue.numbers().written() && written_ != 0;
+  written_ = queue.numbers().written();
   if (!stuck) stuck_logged_ = false;
   if (!stuck || std::exchange(stuck_logged_, true)) return;
   log_(LogLevel::warning,
@@ -116,7 +117,7 @@ void WatchedSource::log_stuck(const source::FragmentQueue& queue, const std::str
            "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "
            "was accepted, or its counter was reset. Its fragments are dropped until its numbers "
            "are above the accepted one: start a new run, with all counters reset together",
-           who, queue.last_written(), queue.last_back()));
+           who, queue.numbers().last_accepted(), queue.numbers().last_back()));
 }
 
 } // namespace fanin::executive

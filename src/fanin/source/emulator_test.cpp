@@ -129,7 +129,7 @@ TEST(Emulator, sizes_are_cut_to_the_maximum_of_the_queue) {
   ASSERT_TRUE(emulator.start(0, Time{}));
   EXPECT_EQ(emulator.read(fixture.queue, Time{}).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.entry(2).size(), 100U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 0U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::oversize), 0U);
 }
 
 TEST(Emulator, a_rate_follows_the_time_passed_in) {
@@ -155,13 +155,13 @@ TEST(Emulator, the_time_before_the_run_begins_does_not_count) {
   using namespace std::chrono_literals;
   QueueFixture fixture({.window = 4096}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.size = FixedSize{16}, .rate_hz = 1000});
-  fixture.queue.set_limit(0);
+  fixture.queue.numbers().set_limit(0);
   ASSERT_TRUE(emulator.start(0, Time{1s}));
   for (const Time waiting : {Time{1s}, Time{3s}, Time{5s}}) {
     (void)emulator.read(fixture.queue, waiting);
     EXPECT_FALSE(fixture.queue.numbered());
   }
-  fixture.queue.set_limit(event_number_end);
+  fixture.queue.numbers().set_limit(event_number_end);
   (void)emulator.read(fixture.queue, Time{7s});
   ASSERT_TRUE(fixture.queue.numbered());
   (void)emulator.read(fixture.queue, Time{7s});
@@ -186,18 +186,18 @@ TEST(Emulator, what_was_held_back_is_made_up_for_and_nothing_is_skipped) {
     (void)emulator.read(fixture.queue, Time{1s});
   }
   EXPECT_EQ(fixture.queue.next_event(), 1001U);
-  EXPECT_EQ(fixture.queue.written(), 1001U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 1001U);
 }
 
 TEST(Emulator, it_waits_at_the_limit_and_goes_on) {
   QueueFixture fixture({.window = 1024}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.size = FixedSize{200}});
   ASSERT_TRUE(emulator.start(0, Time{}));
-  fixture.queue.set_limit(10);
+  fixture.queue.numbers().set_limit(10);
   EXPECT_EQ(emulator.read(fixture.queue, Time{}).state, ReadState::waiting);
   EXPECT_EQ(fixture.queue.next_event(), 10U);
   EXPECT_FALSE(fixture.queue.throttled());
-  fixture.queue.set_limit(25);
+  fixture.queue.numbers().set_limit(25);
   (void)emulator.read(fixture.queue, Time{});
   EXPECT_EQ(fixture.queue.next_event(), 25U);
 }
@@ -216,7 +216,7 @@ TEST(Emulator, zero_length_fragments_are_fragments) {
   Emulator emulator({.size = FixedSize{0}, .event_count = 10});
   ASSERT_TRUE(emulator.start(0, Time{}));
   EXPECT_EQ(emulator.read(fixture.queue, Time{}).state, ReadState::finished);
-  EXPECT_EQ(fixture.queue.written(), 10U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 10U);
   EXPECT_FALSE(fixture.queue.entry(3).absent());
 }
 

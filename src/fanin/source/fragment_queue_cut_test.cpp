@@ -130,7 +130,7 @@ TEST(FragmentQueueOpen, an_open_fragment_whose_event_is_given_up_is_late) {
   EXPECT_LE(queue.position(2), queue.position(3));
   queue.advance(500);
   queue.end();
-  EXPECT_EQ(queue.dropped(wire::DropReason::late), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late), 1U);
   EXPECT_EQ(queue.next_event(), 3U);
   EXPECT_TRUE(queue.entry(1).absent());
   ASSERT_EQ(queue.write(3, bytes_of(100, 3)), WriteOutcome::ok);
@@ -175,8 +175,8 @@ void run_script(std::uint64_t seed) {
   queue.start(5);
   std::optional<std::pair<EventNumber, Bytes>> held; // not the next number; others confirm it
   const auto decide = [&] {
-    (void)queue.confirm_held();
-    if (held && !queue.held()) {
+    (void)queue.numbers().confirm_held();
+    if (held && !queue.numbers().held()) {
       model[held->first] = std::move(held->second);
       held.reset();
       next = queue.next_event();
@@ -188,7 +188,7 @@ void run_script(std::uint64_t seed) {
       const EventNumber event = next + (random.chance(1, 8) ? random.below(4) : 0);
       const std::size_t size = random.chance(1, 10) ? random.below(12000) : random.below(600);
       if (queue.write(event, bytes_of(size, event)) == WriteOutcome::ok) {
-        if (queue.held()) {
+        if (queue.numbers().held()) {
           held = {event, bytes_of(size, event)};
         } else {
           model[event] = bytes_of(size, event);

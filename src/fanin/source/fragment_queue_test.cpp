@@ -49,13 +49,13 @@ TEST(FragmentQueue, skipped_numbers_are_absent_and_a_zero_length_fragment_is_not
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);
   ASSERT_EQ(queue.write(13, bytes_of(4, 1)), WriteOutcome::ok);
-  ASSERT_TRUE(queue.confirm_held());
+  ASSERT_TRUE(queue.numbers().confirm_held());
   EXPECT_FALSE(queue.entry(10).absent());
   EXPECT_EQ(queue.entry(10).size(), 0U);
   EXPECT_TRUE(queue.entry(11).absent());
   EXPECT_TRUE(queue.entry(12).absent());
   EXPECT_FALSE(queue.entry(13).absent());
-  EXPECT_EQ(queue.written(), 2U);
+  EXPECT_EQ(queue.numbers().written(), 2U);
 }
 
 TEST(FragmentQueue, numbers_that_go_back_repeat_or_jump_are_counted_drops) {
@@ -68,12 +68,13 @@ TEST(FragmentQueue, numbers_that_go_back_repeat_or_jump_are_counted_drops) {
   EXPECT_EQ(queue.write(0, bytes_of(8, 2)), WriteOutcome::rejected);
   EXPECT_EQ(queue.write(101 + 64, bytes_of(8, 2)), WriteOutcome::ok); // held
   EXPECT_EQ(queue.write(~EventNumber{0} - 1, bytes_of(8, 2)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_repeat), 1U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_back), 2U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_back), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue.next_event(), 101U);
   EXPECT_EQ(queue.write(101, bytes_of(8, 3)), WriteOutcome::ok);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U); // the first is held by then
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump),
+            2U); // the first is held by then
   EXPECT_EQ(payload_of(queue, 100), bytes_of(8, 1));
 }
 
@@ -81,7 +82,7 @@ TEST(FragmentQueue, a_fragment_over_the_maximum_is_a_counted_drop) {
   QueueFixture fixture({.window = 64, .fragment_max = 1000});
   FragmentQueue& queue = fixture.queue;
   EXPECT_EQ(queue.write(1, bytes_of(1001, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::oversize), 1U);
   EXPECT_EQ(queue.write(1, bytes_of(1000, 1)), WriteOutcome::ok);
 }
 
@@ -91,8 +92,8 @@ TEST(FragmentQueue, below_a_given_start_a_fragment_is_late) {
   queue.start(10);
   EXPECT_EQ(queue.write(9, bytes_of(8, 1)), WriteOutcome::rejected);
   EXPECT_EQ(queue.write(2, bytes_of(8, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_repeat), 0U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_repeat), 0U);
   EXPECT_EQ(queue.write(10, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
@@ -102,7 +103,7 @@ TEST(FragmentQueue, what_comes_after_its_event_was_given_up_is_late) {
   ASSERT_EQ(queue.write(0, bytes_of(8, 1)), WriteOutcome::ok);
   EXPECT_TRUE(queue.give_up_until(5));
   EXPECT_EQ(queue.write(3, bytes_of(8, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(wire::DropReason::late), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late), 1U);
   EXPECT_TRUE(queue.entry(3).absent());
   EXPECT_EQ(queue.write(5, bytes_of(8, 1)), WriteOutcome::ok);
 }
@@ -141,12 +142,12 @@ TEST(FragmentQueue, no_page_left_holds_the_source_back) {
 TEST(FragmentQueue, numbers_that_are_not_wanted_yet_wait_without_throttle) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
-  queue.set_limit(2);
+  queue.numbers().set_limit(2);
   EXPECT_EQ(queue.write(0, bytes_of(8, 0)), WriteOutcome::ok);
   EXPECT_EQ(queue.write(1, bytes_of(8, 1)), WriteOutcome::ok);
   EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::full);
   EXPECT_FALSE(queue.throttled());
-  queue.set_limit(3);
+  queue.numbers().set_limit(3);
   EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::ok);
 }
 
@@ -155,15 +156,15 @@ TEST(FragmentQueue, a_number_beyond_the_limit_answers_for_all_below) {
   for (const bool triggered : {false, true}) {
     QueueFixture fixture({.window = 64, .triggered = triggered});
     FragmentQueue& queue = fixture.queue;
-    queue.set_limit(8);
+    queue.numbers().set_limit(8);
     for (const EventNumber event : {0U, 3U, 6U}) {
       EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
-      (void)queue.confirm_held();
+      (void)queue.numbers().confirm_held();
     }
     EXPECT_EQ(queue.write(9, bytes_of(8, 9)), WriteOutcome::full);
     EXPECT_EQ(queue.next_event(), triggered ? 7U : 8U) << "what is triggered later may be wrong";
     EXPECT_FALSE(queue.throttled());
-    queue.set_limit(10);
+    queue.numbers().set_limit(10);
     EXPECT_EQ(queue.write(9, bytes_of(8, 9)), WriteOutcome::ok);
     EXPECT_EQ(queue.next_event(), 10U);
   }
@@ -177,9 +178,9 @@ TEST(FragmentQueue, held_numbers_beyond_the_last_event_answer_for_all_below) {
       FragmentQueue& queue = fixture.queue;
       for (const EventNumber event : {0U, 2U, 5U}) {
         EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
-        EXPECT_TRUE(queue.confirm_held());
+        EXPECT_TRUE(queue.numbers().confirm_held());
       }
-      queue.set_limit(10, true);
+      queue.numbers().set_limit(10, true);
       if (skips) {
         EXPECT_TRUE(queue.skip_to(14));
       } else {
@@ -188,7 +189,7 @@ TEST(FragmentQueue, held_numbers_beyond_the_last_event_answer_for_all_below) {
       EXPECT_EQ(queue.next_event(), 6U);
       EXPECT_NE(queue.write(30, bytes_of(8, 30)), WriteOutcome::rejected);
       EXPECT_EQ(queue.next_event(), 10U);
-      EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 0U);
+      EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 0U);
     }
   }
 }
@@ -199,7 +200,7 @@ TEST(FragmentQueue, a_dense_source_that_goes_on_beyond_the_last_event_answers_fo
   for (EventNumber event = 0; event < 6; ++event) {
     EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
   }
-  queue.set_limit(10, true);
+  queue.numbers().set_limit(10, true);
   for (const EventNumber event : {30U, 31U, 32U, 6U}) { // wrong ones
     EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
   }
@@ -209,7 +210,7 @@ TEST(FragmentQueue, a_dense_source_that_goes_on_beyond_the_last_event_answers_fo
   }
   EXPECT_EQ(queue.write(20, bytes_of(8, 20)), WriteOutcome::ok);
   EXPECT_EQ(queue.next_event(), 10U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
@@ -218,10 +219,10 @@ TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
   EXPECT_TRUE(queue.skip_to(5));
   EXPECT_TRUE(queue.skip_to(6));
   EXPECT_TRUE(queue.skip_to(8));
-  EXPECT_TRUE(queue.confirm_held());
+  EXPECT_TRUE(queue.numbers().confirm_held());
   EXPECT_TRUE(queue.entry(6).absent());
   EXPECT_TRUE(queue.skip_to(1'000'000));
-  EXPECT_TRUE(queue.confirm_held());
+  EXPECT_TRUE(queue.numbers().confirm_held());
   EXPECT_FALSE(queue.throttled());
   EXPECT_EQ(queue.next_event(), 1'000'000U);
   EXPECT_EQ(queue.write(1'000'000, bytes_of(8, 1)), WriteOutcome::ok);
@@ -268,7 +269,7 @@ TEST(FragmentQueue, a_fragment_may_need_every_page_of_the_pool) {
   ASSERT_EQ(queue.write(1, whole), WriteOutcome::ok);
   EXPECT_EQ(payload_of(queue, 1), whole);
   EXPECT_EQ(queue.write(2, bytes_of(4 * 4096 + 1, 2)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::oversize), 1U);
 }
 
 TEST(FragmentQueue, pages_live_on_in_the_views_that_were_cut) {
@@ -321,10 +322,10 @@ TEST(FragmentQueue, a_number_that_is_forgotten_holds_its_source_back_no_more) {
     ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
   }
   ASSERT_EQ(queue.write(400, bytes_of(10, 400)), WriteOutcome::ok);
-  EXPECT_FALSE(queue.confirm_held()); // it is right, and the window has no room for it
+  EXPECT_FALSE(queue.numbers().confirm_held()); // it is right, and the window has no room for it
   EXPECT_TRUE(queue.throttled());
-  queue.set_limit(300, true);
-  EXPECT_TRUE(queue.judge_held_again());
+  queue.numbers().set_limit(300, true);
+  EXPECT_TRUE(queue.numbers().judge_held_again());
   EXPECT_FALSE(queue.throttled());
 }
 

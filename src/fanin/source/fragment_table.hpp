@@ -44,8 +44,10 @@ public:
   /// `window`: slots, a power of two.
   FANIN_API explicit FragmentTable(std::uint32_t window);
 
-  /// Forgets everything. Numbers begin at `first`.
+  /// Forgets everything. Numbers begin at `first`; not_begun: no number is the next one.
   FANIN_API void begin_at(EventNumber first);
+  static constexpr EventNumber not_begun = ~EventNumber{0};
+  [[nodiscard]] bool begun() const { return next_ != not_begun; }
 
   /// All numbers below are answered.
   [[nodiscard]] EventNumber next() const { return next_; }
@@ -97,6 +99,12 @@ public:
     const Section at = section(event);
     return at.gap != nullptr ? wire::FragmentEntry::make_absent(at.gap->why)
                              : slot(event, at).entry;
+  }
+  /// All numbers from `event` on and below the result have the same entry: `event` alone, or a gap.
+  /// Numbers from the result on may have it too.
+  [[nodiscard]] EventNumber alike_until(EventNumber event) const {
+    const Section at = section(event);
+    return at.gap != nullptr ? at.end : event + 1;
   }
   /// No number from here on is absent, up to next().
   [[nodiscard]] EventNumber absent_end() const { return absent_end_; }

@@ -191,18 +191,18 @@ TEST(HldSource, it_joins_a_run_in_a_later_pass) {
       QueueFixture fixture({.window = 64});
       HldSource source =
           open_source(file.bytes(), {.address = 0xe000, .replay = {.loops = 200000000}});
-      fixture.queue.set_limit(first);
+      fixture.queue.numbers().set_limit(first);
       ASSERT_TRUE(source.start(0, Time{}));
       if (file_known) {
         for (int i = 0; i < 5; ++i) (void)source.read(fixture.queue, Time{});
       }
       fixture.queue.start(first);
-      fixture.queue.set_limit(first + 1);
+      fixture.queue.numbers().set_limit(first + 1);
       ASSERT_TRUE(source.start(first, Time{}));
       (void)read_all(source, fixture.queue);
       ASSERT_EQ(fixture.queue.next_event(), first + 1);
       EXPECT_EQ(fixture.queue.entry(first).size(), 16U) << first;
-      EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 0U);
+      EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::late), 0U);
     }
   }
 }
@@ -216,7 +216,7 @@ TEST(HldSource, a_24_bit_trigger_number_goes_on_over_its_wrap) {
   ASSERT_TRUE(source.start(0, Time{}));
   EXPECT_EQ(read_all(source, fixture.queue).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 0x1000001U);
-  EXPECT_EQ(fixture.queue.written(), 2U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 2U);
 }
 
 TEST(HldSource, numbers_that_jump_or_go_back_are_counted_drops) {
@@ -232,10 +232,10 @@ TEST(HldSource, numbers_that_jump_or_go_back_are_counted_drops) {
   const Time later{std::chrono::seconds{1}};
   EXPECT_EQ(source.read(fixture.queue, later).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 105U);
-  EXPECT_EQ(fixture.queue.written(), 4U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 4U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(HldSource, a_full_queue_loses_nothing) {
@@ -251,7 +251,7 @@ TEST(HldSource, a_full_queue_loses_nothing) {
     result = read_all(source, fixture.queue);
   }
   EXPECT_EQ(result.state, ReadState::finished);
-  EXPECT_EQ(fixture.queue.written(), 100U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 100U);
 }
 
 TEST(HldSource, a_rate_paces_by_number) {
@@ -280,7 +280,7 @@ TEST(HldSource, damage_in_the_middle_keeps_what_came_before) {
   EXPECT_EQ(result.state, ReadState::failed);
   EXPECT_THAT(result.error.text, ::testing::StartsWith("test.hld: offset 112: "));
   fixture.end_held();
-  EXPECT_EQ(fixture.queue.written(), 1U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 1U);
   EXPECT_EQ(source.read(fixture.queue, Time{}).state, ReadState::failed);
 }
 
@@ -306,7 +306,7 @@ TEST(HldSource, empty_events_are_read_some_at_a_time) {
   while (source.read(fixture.queue, Time{}).state == ReadState::more) ++reads;
   EXPECT_EQ(reads, 2); // of 256 KiB each
   fixture.end_held();
-  EXPECT_EQ(fixture.queue.written(), 1U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 1U);
 }
 
 TEST(HldSource, opening_says_what_is_wrong) {

@@ -28,7 +28,7 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   const bool close = following - held < reach();
   if (next && held < *next) {
     const bool goes_on = dense() ? following - held == step_ : close;
-    return goes_on && following < *next ? Verdict::afresh : Verdict::wrong;
+    return goes_on && following < *next ? Verdict::counter_reset : Verdict::wrong;
   }
   if (close) return Verdict::right;
   // A dense source whose number jumps, and jumps again: one of them may be wrong, or both. To take

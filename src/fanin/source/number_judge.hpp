@@ -93,7 +93,8 @@ public:
   enum class Verdict : std::uint8_t {
     right,
     wrong,
-    afresh ///< the source's counter was reset before the run began; earlier numbers were wrong
+    counter_reset ///< the source's counter was reset before the run began; earlier numbers were
+                  ///< wrong
   };
   /// Judges a held number by the number of the next fragment. A number held below `next` means that
   /// the counter was reset, if the following number confirms it.

@@ -42,8 +42,8 @@ public:
     return *this;
   }
   Sender& others_are_at(EventNumber low, EventNumber high) {
-    queue().set_others({.low = low, .high = high, .any = true});
-    (void)queue().judge_held_again();
+    queue().numbers().set_others({.low = low, .high = high, .any = true});
+    (void)queue().numbers().judge_held_again();
     collect();
     return *this;
   }
@@ -51,9 +51,10 @@ public:
   enum class End { now, late, run };
   Sender& ends(End at = End::run) {
     collect();
-    queue().take_at_end();
-    if (at == End::run || (at == End::late && queue().waits_at_end())) queue().end_held();
-    (void)queue().judge_held_again();
+    queue().numbers().take_at_end();
+    if (at == End::run || (at == End::late && queue().numbers().waits_at_end()))
+      queue().numbers().end_held();
+    (void)queue().numbers().judge_held_again();
     collect();
     return *this;
   }
@@ -66,7 +67,9 @@ public:
   FragmentQueue& queue() { return fixture_.queue; }
   memory::PagePool& pool() { return *fixture_.pool; }
   [[nodiscard]] const Numbers& taken() const { return numbers_; }
-  [[nodiscard]] std::uint64_t jumps() { return queue().dropped(wire::DropReason::number_jump); }
+  [[nodiscard]] std::uint64_t jumps() {
+    return queue().numbers().dropped(wire::DropReason::number_jump);
+  }
 
 private:
   void collect() {
@@ -75,7 +78,7 @@ private:
     for (; (event = queue().sent_from(event)) < queue().next_event(); ++event) {
       if (queue().entry(event).absent()) continue;
       EXPECT_EQ(testing::payload_of(queue(), event),
-                bytes_of(queue().entry(event).size(), queue().counter_of(event)));
+                bytes_of(queue().entry(event).size(), queue().numbers().counter_of(event)));
       numbers_.push_back(event);
     }
     queue().release_until(queue().next_event());
@@ -89,7 +92,7 @@ TEST(Numbers, the_first_is_held_until_the_second_confirms_it) {
   Sender sender;
   sender.sends({1000});
   EXPECT_EQ(sender.taken(), (Numbers{}));
-  EXPECT_EQ(sender.queue().held(), 1000U);
+  EXPECT_EQ(sender.queue().numbers().held(), 1000U);
   sender.sends({1001});
   EXPECT_EQ(sender.taken(), (Numbers{1000, 1001}));
 }
@@ -106,8 +109,8 @@ TEST(Numbers, a_flipped_bit_costs_its_fragment_only) {
         if (event != at) good.push_back(event);
       }
       EXPECT_EQ(sender.taken(), good) << "bit " << bit << " of " << at;
-      EXPECT_EQ(sender.jumps() + sender.queue().dropped(wire::DropReason::number_back) +
-                    sender.queue().dropped(wire::DropReason::number_repeat),
+      EXPECT_EQ(sender.jumps() + sender.queue().numbers().dropped(wire::DropReason::number_back) +
+                    sender.queue().numbers().dropped(wire::DropReason::number_repeat),
                 1U);
     }
   }
@@ -196,12 +199,12 @@ TEST(Numbers, a_stray_first_number_holds_nobody_back) {
 TEST(Numbers, garbage_before_the_first_number_is_dropped_where_it_is_known) {
   Sender sender{{.window = 256, .near = 256, .first = 0}};
   sender.sends({5000, 5001, 5002});
-  EXPECT_TRUE(sender.queue().waits_for_first());
+  EXPECT_TRUE(sender.queue().numbers().waits_for_first());
   sender.sends({0});
   EXPECT_EQ(sender.taken(), (Numbers{0})); // at once
   sender.sends({1, 2});
   EXPECT_EQ(sender.taken(), (Numbers{0, 1, 2}));
-  EXPECT_EQ(sender.queue().dropped(wire::DropReason::before_first), 3U);
+  EXPECT_EQ(sender.queue().numbers().dropped(wire::DropReason::before_first), 3U);
 }
 
 TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) {
@@ -213,8 +216,8 @@ TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) 
     (void)queue.write(numbers.back() + 1, {});
     EXPECT_EQ(queue.first_event(), numbers[1]);
     EXPECT_EQ(queue.next_event(), numbers.back() + 2);
-    EXPECT_FALSE(queue.waits_for_first());
-    EXPECT_EQ(queue.dropped(wire::DropReason::before_first), 1U);
+    EXPECT_FALSE(queue.numbers().waits_for_first());
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::before_first), 1U);
   }
 }
 
@@ -222,14 +225,14 @@ TEST(Numbers, a_source_that_lacks_its_first_number_begins_with_one_of_the_next) 
 TEST(Numbers, where_nothing_came_before_only_the_first_number_begins) {
   QueueFixture fixture({.window = 256, .near = 256, .first = 1});
   FragmentQueue& queue = fixture.queue;
-  queue.set_others({.low = 0, .high = 20, .any = true, .go_on = true});
+  queue.numbers().set_others({.low = 0, .high = 20, .any = true, .go_on = true});
   for (const EventNumber event : {6U, 7U, 8U, 12U}) {
     EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
   }
   for (EventNumber event = 1; event < 20; ++event) {
     EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok);
   }
-  EXPECT_EQ(queue.written(), 19U);
+  EXPECT_EQ(queue.numbers().written(), 19U);
 }
 
 TEST(Numbers, too_large_a_fragment_may_be_the_first_too) {
@@ -238,7 +241,7 @@ TEST(Numbers, too_large_a_fragment_may_be_the_first_too) {
   for (const EventNumber event : {99U, 115U, 116U, 117U}) {
     (void)queue.write(event, bytes_of(event == 115 ? 20 : 5, event));
   }
-  EXPECT_FALSE(queue.waits_for_first());
+  EXPECT_FALSE(queue.numbers().waits_for_first());
   EXPECT_EQ(queue.write(200, {}), WriteOutcome::ok);
 }
 
@@ -246,20 +249,20 @@ TEST(Numbers, what_is_too_far_to_be_the_first_does_not_take_the_place_of_a_numbe
   QueueFixture fixture({.window = 8, .near = 8, .first = 100});
   FragmentQueue& queue = fixture.queue;
   for (const EventNumber event : {99U, 115U, 130U, 131U}) (void)queue.write(event, {});
-  EXPECT_NE(queue.held(), 130U);
-  EXPECT_NE(queue.held(), 131U);
+  EXPECT_NE(queue.numbers().held(), 130U);
+  EXPECT_NE(queue.numbers().held(), 131U);
 }
 
 // It was given up before its first number came: this one is of no event that is still waited for.
 TEST(Numbers, the_first_number_is_not_taken_for_what_follows_where_the_source_was_given_up) {
-  for (const auto fall : {FragmentQueue::Fall::no, FragmentQueue::Fall::ask}) {
+  for (const auto fall : {CounterReset::no, CounterReset::ask}) {
     QueueFixture fixture({.window = 256, .near = 256, .first = 100});
     FragmentQueue& queue = fixture.queue;
-    queue.set_may_fall(fall);
+    queue.numbers().allow_reset(fall);
     EXPECT_TRUE(queue.give_up_until(5000, wire::AbsentReason::silent));
     (void)queue.write(100, bytes_of(5, 100));
     EXPECT_EQ(queue.next_event(), 5000U);
-    EXPECT_EQ(queue.written(), 0U);
+    EXPECT_EQ(queue.numbers().written(), 0U);
   }
 }
 
@@ -287,37 +290,37 @@ TEST(Numbers, what_came_right_before_the_first_number_is_absent_as_dropped) {
 TEST(Numbers, a_counter_that_is_reset_before_the_run_begins_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(FragmentQueue::Fall::yes);
+  queue.numbers().allow_reset(CounterReset::yes);
   for (const EventNumber event : Numbers{5000, 5001, 5002, 0, 1, 2}) {
     ASSERT_EQ(queue.write(event, bytes_of(2000, event)), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.first_event(), 0U);
   EXPECT_EQ(queue.next_event(), 3U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 3U);
-  EXPECT_EQ(queue.written(), 3U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.numbers().written(), 3U);
   for (EventNumber event = 0; event < 3; ++event) {
     EXPECT_EQ(testing::payload_of(queue, event), bytes_of(2000, event));
   }
 }
 
 TEST(Numbers, wrong_numbers_before_the_run_begins_cost_nothing_that_came_before_them) {
-  for (const auto may : {FragmentQueue::Fall::yes, FragmentQueue::Fall::ask}) {
+  for (const auto may : {CounterReset::yes, CounterReset::ask}) {
     QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
     FragmentQueue& queue = fixture.queue;
-    queue.set_may_fall(may);
+    queue.numbers().allow_reset(may);
     for (const EventNumber event : Numbers{0, 1, 2, 3, 130, 150, 6}) {
       ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
     }
-    if (may == FragmentQueue::Fall::ask) {
+    if (may == CounterReset::ask) {
       EXPECT_EQ(queue.write(7, bytes_of(10, 7)), WriteOutcome::full);
-      queue.set_may_fall(FragmentQueue::Fall::yes);
+      queue.numbers().allow_reset(CounterReset::yes);
     }
     for (EventNumber event = 7; event < 200; ++event) {
       ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
     }
     EXPECT_EQ(queue.first_event(), 0U);
     EXPECT_EQ(queue.next_event(), 200U);
-    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
     for (EventNumber event = 0; event < 200; ++event) {
       const bool lost = event == 4 || event == 5;
       ASSERT_EQ(queue.entry(event).absent(), lost) << event;
@@ -330,26 +333,26 @@ TEST(Numbers, wrong_numbers_before_the_run_begins_cost_nothing_that_came_before_
 TEST(Numbers, a_wrong_number_behind_two_others_is_no_reset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(FragmentQueue::Fall::yes);
+  queue.numbers().allow_reset(CounterReset::yes);
   for (const EventNumber event : Numbers{0, 1, 2, 3, 130, 150, 2, 7, 8, 9}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.first_event(), 0U);
   EXPECT_EQ(queue.next_event(), 10U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 3U);
-  EXPECT_EQ(queue.written(), 7U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.numbers().written(), 7U);
 }
 
 TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(FragmentQueue::Fall::yes);
+  queue.numbers().allow_reset(CounterReset::yes);
   for (const EventNumber event : Numbers{0, 1, 2, 3, 4, 2, 3}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.first_event(), 2U);
   EXPECT_EQ(queue.next_event(), 4U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 5U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 5U);
 }
 
 // They look like a counter that was reset, so what came before them is dropped; later they are
@@ -358,29 +361,29 @@ TEST(Numbers, two_wrong_numbers_that_fall_and_follow_each_other_are_a_reset_befo
   for (const bool begun : {false, true}) {
     QueueFixture fixture({.window = 256, .near = 256});
     FragmentQueue& queue = fixture.queue;
-    if (!begun) queue.set_may_fall(FragmentQueue::Fall::yes);
+    if (!begun) queue.numbers().allow_reset(CounterReset::yes);
     for (const EventNumber event : Numbers{5000, 5001, 5002, 3, 4, 5005, 5006, 5007}) {
       const bool taken = !begun || event >= 5000;
       ASSERT_EQ(queue.write(event, {}), taken ? WriteOutcome::ok : WriteOutcome::rejected) << event;
     }
     EXPECT_EQ(queue.first_event(), begun ? 5000U : 3U);
     EXPECT_EQ(queue.next_event(), 5008U);
-    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), begun ? 0U : 3U);
-    EXPECT_EQ(queue.dropped(wire::DropReason::number_back), begun ? 2U : 0U);
-    EXPECT_EQ(queue.written(), begun ? 6U : 5U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), begun ? 0U : 3U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_back), begun ? 2U : 0U);
+    EXPECT_EQ(queue.numbers().written(), begun ? 6U : 5U);
   }
 }
 
 TEST(Numbers, a_flipped_bit_is_no_reset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(FragmentQueue::Fall::yes);
+  queue.numbers().allow_reset(CounterReset::yes);
   for (const EventNumber event : Numbers{5, 6, 7, 0, 9, 10}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.first_event(), 5U);
   EXPECT_EQ(queue.next_event(), 11U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(Numbers, two_jumps_in_a_row_of_a_dense_source_cost_their_fragments_only) {
@@ -417,12 +420,12 @@ protected:
   }
   FragmentQueue& queue() { return fixture_.queue; }
   bool judge_again(EventNumber high, bool go_on = true) {
-    queue().set_others({.low = 0, .high = high, .any = true, .go_on = go_on});
-    return queue().judge_held_again();
+    queue().numbers().set_others({.low = 0, .high = high, .any = true, .go_on = go_on});
+    return queue().numbers().judge_held_again();
   }
   void expect_waits(EventNumber following) {
     EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
-    EXPECT_TRUE(queue().unclear());
+    EXPECT_TRUE(queue().numbers().unclear());
     EXPECT_TRUE(queue().throttled());
     EXPECT_FALSE(judge_again(20));
     EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
@@ -436,7 +439,7 @@ private:
 
 TEST_F(AskedNumbers, a_jump_is_taken_when_others_confirm_it_or_have_been_there) {
   expect_waits(2 * jump);
-  EXPECT_TRUE(queue().confirm_held());
+  EXPECT_TRUE(queue().numbers().confirm_held());
   EXPECT_TRUE(taken());
   begin();
   expect_waits(2 * jump);
@@ -448,11 +451,11 @@ TEST_F(AskedNumbers, a_jump_is_dropped_when_others_go_on_without_it) {
   expect_waits(2 * jump);
   EXPECT_FALSE(judge_again(20 + lost_before_jump_max)); // it may have lost so many
   EXPECT_TRUE(judge_again(21 + lost_before_jump_max));
-  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue().numbers().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue().next_event(), 20U);
   EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok); // held in its place
   EXPECT_EQ(queue().write(22, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 2U);
+  EXPECT_EQ(queue().numbers().dropped(wire::DropReason::number_jump), 2U);
   EXPECT_EQ(queue().write(23, {}), WriteOutcome::ok);
   EXPECT_EQ(queue().next_event(), 24U);
 }
@@ -461,31 +464,31 @@ TEST_F(AskedNumbers, others_are_asked_about_a_small_step_before_a_jump) {
   std::uint64_t before = 0;
   const auto hold = [&](EventNumber number) {
     begin(number);
-    before = queue().dropped(wire::DropReason::number_jump);
+    before = queue().numbers().dropped(wire::DropReason::number_jump);
     EXPECT_EQ(queue().write(jump, {}), WriteOutcome::full);
     EXPECT_FALSE(judge_again(20));
-    EXPECT_EQ(queue().jump(), jump);
+    EXPECT_EQ(queue().numbers().jump(), jump);
   };
   const auto expect_taken = [&](bool right) {
     EXPECT_EQ(queue().next_event(), right ? 24U : 20U);
-    EXPECT_EQ(queue().dropped(wire::DropReason::number_jump) - before, right ? 0U : 1U);
+    EXPECT_EQ(queue().numbers().dropped(wire::DropReason::number_jump) - before, right ? 0U : 1U);
   };
   hold(23);
-  EXPECT_TRUE(queue().confirm_held());
+  EXPECT_TRUE(queue().numbers().confirm_held());
   expect_taken(true);
   hold(23);
   EXPECT_FALSE(judge_again(22));
   EXPECT_TRUE(judge_again(24)); // others have been there
   expect_taken(true);
   hold(23);
-  queue().decide_unclear(); // all wait
+  queue().numbers().decide_unclear(); // all wait
   expect_taken(true);
   hold(23);
   EXPECT_TRUE(judge_again(20, false)); // nobody else lives
   expect_taken(false);
   hold(200);
   EXPECT_FALSE(judge_again(150));
-  queue().decide_unclear(); // others have gone on without it
+  queue().numbers().decide_unclear(); // others have gone on without it
   expect_taken(false);
 }
 
@@ -493,11 +496,11 @@ TEST_F(AskedNumbers, a_jump_is_judged_by_what_follows_where_nobody_goes_on_or_sa
   for (const bool deadline : {false, true}) {
     expect_waits(2 * jump);
     if (deadline) {
-      queue().decide_unclear();
+      queue().numbers().decide_unclear();
     } else {
       EXPECT_TRUE(judge_again(20, false));
     }
-    EXPECT_EQ(queue().dropped(wire::DropReason::number_jump),
+    EXPECT_EQ(queue().numbers().dropped(wire::DropReason::number_jump),
               deadline ? 2U : 1U); // it has every number
     EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok);
     EXPECT_EQ(queue().write(2 * jump + 1, {}), WriteOutcome::ok); // and this is the next one
@@ -508,7 +511,7 @@ TEST_F(AskedNumbers, a_jump_is_judged_by_what_follows_where_nobody_goes_on_or_sa
 
 TEST_F(AskedNumbers, a_lower_number_drops_a_jump_at_once) {
   EXPECT_EQ(queue().write(21, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue().numbers().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(Numbers, what_is_dropped_first_or_last_is_absent_with_that_reason) {
@@ -520,8 +523,8 @@ TEST(Numbers, what_is_dropped_first_or_last_is_absent_with_that_reason) {
   for (const EventNumber event : Numbers{1 << 20, 1, 2, 1 << 20}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
   }
-  queue.set_others({.low = 0, .high = 4, .any = true});
-  queue.end_held();
+  queue.numbers().set_others({.low = 0, .high = 4, .any = true});
+  queue.numbers().end_held();
   EXPECT_TRUE(queue.give_up_until(4, wire::AbsentReason::none));
   EXPECT_EQ(queue.first_event(), 1U);
   EXPECT_EQ(reason(0), wire::AbsentReason::dropped);
@@ -546,7 +549,7 @@ TEST(Numbers, one_loss_makes_no_source_sparse) {
 TEST(Numbers, a_number_held_beyond_the_last_event_holds_nothing_up) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
-  queue.set_limit(10, true);
+  queue.numbers().set_limit(10, true);
   for (const EventNumber event : Numbers{0, 1, 200, 201}) {
     EXPECT_NE(queue.write(event, bytes_of(10, event)), WriteOutcome::rejected);
   }
@@ -561,32 +564,32 @@ TEST(Numbers, a_number_that_is_not_triggered_yet_and_that_nothing_confirms_holds
   for (const Numbers& before : {Numbers{}, Numbers{0, 1}}) { // a first one, and another one
     QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
     FragmentQueue& queue = fixture.queue;
-    queue.set_limit(5);
-    queue.set_others({.low = 0, .high = 5, .any = true});
+    queue.numbers().set_limit(5);
+    queue.numbers().set_others({.low = 0, .high = 5, .any = true});
     for (const EventNumber event : before) EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok);
     for (const EventNumber event : Numbers{20, EventNumber{1} << 40, 2, 3, 4}) {
       EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
     }
     EXPECT_EQ(queue.next_event(), 5U);
-    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
   }
 }
 
 TEST(Numbers, what_is_confirmed_and_never_triggered_is_dropped) {
   QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
   FragmentQueue& queue = fixture.queue;
-  queue.set_limit(3);
+  queue.numbers().set_limit(3);
   for (const EventNumber event : Numbers{20, 21}) {
     EXPECT_EQ(queue.write(event, {}), event == 20 ? WriteOutcome::ok : WriteOutcome::full);
   }
-  EXPECT_TRUE(queue.unclear());
-  queue.decide_unclear();
-  EXPECT_FALSE(queue.held());
+  EXPECT_TRUE(queue.numbers().unclear());
+  queue.numbers().decide_unclear();
+  EXPECT_FALSE(queue.numbers().held());
   EXPECT_EQ(queue.write(21, {}), WriteOutcome::ok); // held in its place
   EXPECT_EQ(queue.write(1, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.write(2, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.next_event(), 3U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
 }
 
 // All fragments between two wrong numbers are dropped, and none of them confirms the second one.
@@ -597,11 +600,11 @@ TEST(Numbers, a_lower_number_drops_what_is_held_though_it_is_dropped_itself) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.write(11, {}), WriteOutcome::rejected);
-  EXPECT_FALSE(queue.held());
+  EXPECT_FALSE(queue.numbers().held());
   EXPECT_EQ(queue.write(60, {}), WriteOutcome::ok); // near the dropped one, which does not count
   EXPECT_EQ(queue.write(13, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.next_event(), 14U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
 }
 
 TEST(Numbers, a_source_comes_nearer_with_what_is_late_and_not_with_what_is_back) {
@@ -610,39 +613,40 @@ TEST(Numbers, a_source_comes_nearer_with_what_is_late_and_not_with_what_is_back)
   for (const EventNumber event : Numbers{10, 11, 12}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
   }
-  EXPECT_EQ(queue.reached_end(), 13U);
+  EXPECT_EQ(queue.numbers().reached_end(), 13U);
   ASSERT_TRUE(queue.give_up_until(30));
   EXPECT_EQ(queue.write(5, {}), WriteOutcome::rejected);
-  EXPECT_EQ(queue.reached_end(), 13U);
+  EXPECT_EQ(queue.numbers().reached_end(), 13U);
   for (const EventNumber event : Numbers{14, 20, 15}) {
     EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
   }
-  EXPECT_EQ(queue.reached_end(), 21U);
+  EXPECT_EQ(queue.numbers().reached_end(), 21U);
   EXPECT_TRUE(queue.skip_to(25));
-  EXPECT_EQ(queue.reached_end(), 25U);
+  EXPECT_EQ(queue.numbers().reached_end(), 25U);
   EXPECT_EQ(queue.write(30, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue.reached_end(), 31U);
+  EXPECT_EQ(queue.numbers().reached_end(), 31U);
   queue.start_unnumbered();
-  EXPECT_EQ(queue.reached_end(), 0U);
+  EXPECT_EQ(queue.numbers().reached_end(), 0U);
 }
 
 TEST(Numbers, a_counter_that_was_reset_waits_where_it_has_to_ask_whether_it_may) {
-  for (const auto answer : {FragmentQueue::Fall::yes, FragmentQueue::Fall::no}) {
+  for (const auto answer : {CounterReset::yes, CounterReset::no}) {
     QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
     FragmentQueue& queue = fixture.queue;
-    queue.set_may_fall(FragmentQueue::Fall::ask);
+    queue.numbers().allow_reset(CounterReset::ask);
     for (const EventNumber event : Numbers{5000, 5001, 5002, 0}) {
       ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
     }
-    EXPECT_FALSE(queue.confirm_held()); // though another source has fallen to the same number
+    EXPECT_FALSE(
+        queue.numbers().confirm_held()); // though another source has fallen to the same number
     EXPECT_EQ(queue.write(1, {}), WriteOutcome::full);
-    EXPECT_TRUE(queue.asks_to_fall());
-    queue.set_may_fall(answer);
-    const bool yes = answer == FragmentQueue::Fall::yes;
+    EXPECT_TRUE(queue.numbers().requests_reset());
+    queue.numbers().allow_reset(answer);
+    const bool yes = answer == CounterReset::yes;
     EXPECT_EQ(queue.write(1, {}), yes ? WriteOutcome::ok : WriteOutcome::rejected);
     EXPECT_EQ(queue.first_event(), yes ? 0U : 5000U);
     EXPECT_EQ(queue.next_event(), yes ? 2U : 5003U);
-    EXPECT_FALSE(queue.asks_to_fall());
+    EXPECT_FALSE(queue.numbers().requests_reset());
   }
 }
 
@@ -650,7 +654,7 @@ TEST(Numbers, a_counter_that_is_reset_when_all_pages_are_full_costs_its_first_fr
   QueueFixture fixture({.window = 256, .fragment_max = 4096, .near = 256},
                        {.page_size = 4096, .pages = 2});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(FragmentQueue::Fall::yes);
+  queue.numbers().allow_reset(CounterReset::yes);
   for (const EventNumber event : Numbers{5000, 5001}) {
     ASSERT_EQ(queue.write(event, bytes_of(4000, event)), WriteOutcome::ok) << event;
   }
@@ -702,17 +706,17 @@ TEST(Numbers, a_source_whose_steps_are_large_asks_the_others_once_only) {
     int asked = 0;
     for (int i = 0; i < 200; ++i) {
       event += (1000 + random.below(30'000)) * (random.chance(1, 10) ? 3 : 1);
-      queue.set_others({.low = 0, .high = 1'000'000'000, .any = true, .go_on = true});
+      queue.numbers().set_others({.low = 0, .high = 1'000'000'000, .any = true, .go_on = true});
       while (queue.write(event, {}) == WriteOutcome::full) {
-        ASSERT_TRUE(queue.unclear());
+        ASSERT_TRUE(queue.numbers().unclear());
         ++asked;
-        queue.decide_unclear(); // they say nothing
+        queue.numbers().decide_unclear(); // they say nothing
       }
       if (queue.numbered()) queue.release_until(queue.next_event());
     }
     EXPECT_LE(asked, 4) << round;
-    EXPECT_LE(queue.dropped(wire::DropReason::number_jump), jumps_dropped_max) << round;
-    EXPECT_GE(queue.written(), 196U) << round;
+    EXPECT_LE(queue.numbers().dropped(wire::DropReason::number_jump), jumps_dropped_max) << round;
+    EXPECT_GE(queue.numbers().written(), 196U) << round;
   }
 }
 
@@ -720,7 +724,7 @@ TEST(Numbers, a_repetition_of_a_sparse_source_costs_no_other) {
   Sender sender;
   sender.sends({0, 100, 230, 310, 310, 440, 500}).ends();
   EXPECT_EQ(sender.taken(), (Numbers{0, 100, 230, 310, 440, 500}));
-  EXPECT_EQ(sender.queue().dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(sender.queue().numbers().dropped(wire::DropReason::number_repeat), 1U);
 }
 
 TEST(Numbers, a_flipped_bit_costs_its_fragment_only_where_steps_are_large) {
@@ -747,7 +751,7 @@ TEST(Numbers, one_jump_between_small_steps_makes_no_large_steps_usual) {
   Sender sender;
   for (const EventNumber first : {EventNumber{0}, EventNumber{1'000'000}, EventNumber{5'000'000}}) {
     for (EventNumber i = 0; i < 10; ++i) sender.sends({first + 2 * i});
-    EXPECT_EQ(sender.queue().in_a_row(), 10U); // each of them is a jump
+    EXPECT_EQ(sender.queue().numbers().in_a_row(), 10U); // each of them is a jump
   }
 }
 
@@ -771,14 +775,14 @@ TEST(Numbers, a_late_source_begins_where_the_others_are) {
   sender.sends_up_to(599'990, 600'010);
   EXPECT_EQ(sender.taken().front(), 600'000U);
   EXPECT_EQ(sender.taken().size(), 10U);
-  EXPECT_EQ(sender.queue().dropped(wire::DropReason::late), 10U);
+  EXPECT_EQ(sender.queue().numbers().dropped(wire::DropReason::late), 10U);
 }
 
 TEST(Numbers, a_constant_offset_is_taken_away) {
   Sender sender{{.window = 256, .near = 256, .offset = -1000}};
   sender.sends_up_to(1000, 1010);
   EXPECT_EQ(sender.queue().next_event(), 10U);
-  EXPECT_EQ(sender.queue().counter_of(10), 1010U);
+  EXPECT_EQ(sender.queue().numbers().counter_of(10), 1010U);
   Sender up{{.window = 256, .near = 256, .offset = 5}};
   up.sends_up_to(0, 10);
   EXPECT_EQ(up.queue().next_event(), 15U);
@@ -797,7 +801,7 @@ TEST(Numbers, a_counter_wraps_with_a_loss_there) {
   EXPECT_EQ(sender.queue().first_event(), turn - 5);
   EXPECT_EQ(sender.queue().next_event(), turn + 5);
   EXPECT_TRUE(sender.queue().entry(turn).absent());
-  EXPECT_EQ(sender.queue().written(), 8U);
+  EXPECT_EQ(sender.queue().numbers().written(), 8U);
 }
 
 TEST(Numbers, a_narrow_counter_that_is_given_up_for_turns_goes_on_where_it_was) {
@@ -811,17 +815,17 @@ TEST(Numbers, a_narrow_counter_that_is_given_up_for_turns_goes_on_where_it_was) 
   };
   for (const EventNumber ahead : {100U, 130U, 256U, 1600U}) {
     queue.start_unnumbered();
-    const std::uint64_t late = queue.dropped(wire::DropReason::late);
-    const std::uint64_t written = queue.written();
+    const std::uint64_t late = queue.numbers().dropped(wire::DropReason::late);
+    const std::uint64_t written = queue.numbers().written();
     send(0, 700);
     ASSERT_TRUE(queue.give_up_until(700 + ahead));
     send(700, 700 + ahead); // what piled up meanwhile
     EXPECT_EQ(queue.next_event(), 700 + ahead);
-    EXPECT_EQ(queue.written() - written, 700U);
-    EXPECT_EQ(queue.dropped(wire::DropReason::late) - late, ahead);
+    EXPECT_EQ(queue.numbers().written() - written, 700U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late) - late, ahead);
     send(700 + ahead, 3000);
     EXPECT_EQ(queue.next_event(), 3000U);
-    EXPECT_EQ(queue.written() - written, 3000U - ahead);
+    EXPECT_EQ(queue.numbers().written() - written, 3000U - ahead);
     EXPECT_EQ(testing::payload_of(queue, 2999), bytes_of(8, 2999));
   }
 }
@@ -835,7 +839,7 @@ TEST(Numbers, a_flipped_bit_of_a_narrow_counter_leaves_the_source_no_turn_behind
     (void)queue.write(sent & 0xffffff, bytes_of(8, event));
   }
   EXPECT_EQ(queue.next_event(), start + 200);
-  EXPECT_EQ(queue.written(), 199U);
+  EXPECT_EQ(queue.numbers().written(), 199U);
 }
 
 TEST(Numbers, a_slow_source_that_is_given_up_keeps_what_others_have_reached) {
@@ -846,7 +850,7 @@ TEST(Numbers, a_slow_source_that_is_given_up_keeps_what_others_have_reached) {
   sender.sends({10'000});
   EXPECT_EQ(sender.taken(), (Numbers{0}));
   sender.is_given_up_until(9000); // others have not got there: it stays held
-  EXPECT_EQ(sender.queue().held(), 10'000U);
+  EXPECT_EQ(sender.queue().numbers().held(), 10'000U);
   sender.is_given_up_until(11'000);
   EXPECT_EQ(sender.taken(), (Numbers{0, 10'000}));
 }
@@ -890,7 +894,7 @@ TEST(Numbers, a_skip_is_judged_as_a_number_is) {
   EXPECT_TRUE(queue.skip_to(1U << 30));
   EXPECT_EQ(queue.next_event(), 3U);
   ASSERT_EQ(queue.write(3, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_TRUE(queue.skip_to(10));
   EXPECT_EQ(queue.next_event(), 4U);
   ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);

@@ -15,11 +15,8 @@ constexpr bool has_number(ReceiveKind kind) {
 
 // As the source counts.
 std::uint64_t reached_end(const FragmentQueue& queue) {
-  return queue.reached_end() == 0 ? 0 : queue.counter_of(queue.reached_end());
-}
-
-bool has_answered(const FragmentQueue& queue, EventNumber event) {
-  return queue.numbered() && queue.next_event() > event;
+  const EventNumber end = queue.numbers().reached_end();
+  return end == 0 ? 0 : queue.numbers().counter_of(end);
 }
 } // namespace
 
@@ -66,8 +63,9 @@ ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
 // The fragment that was held when the connection ended is sent again, and may be taken meanwhile.
 bool ReceiveDecoder::repeats_held(const FragmentQueue& queue) const {
   const auto& held = held_at_disconnect_;
-  return held && held->kind == ReceiveKind::fragment && header_.event == held->counter &&
-         (queue.held() == held->event || (!held->fallen && has_answered(queue, held->event)));
+  if (!held || header_.event != held->counter) return false;
+  const bool answered = queue.numbered() && queue.next_event() > held->event;
+  return queue.numbers().held() == held->event || (!held->fell && answered);
 }
 
 // The numbers of a source may have fallen since an earlier connection.
@@ -81,7 +79,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
     left_out_ = header_.event < left_out_end_;
     if (!left_out_ && !queue.skip_to(header_.event)) return State::full;
-    finish_message(queue);
+    finish_message();
     return State::hungry;
   }
   left_out_ = repeats(queue);
@@ -97,7 +95,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     if (step_ == Step::payload) {
       finish_fragment(queue);
     } else {
-      finish_message(queue);
+      finish_message();
     }
   }
   return State::hungry;
@@ -127,42 +125,12 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
     }
   }
   queue.end(flags);
-  judge_held(queue);
-  held_.reset(); // it was decided before this fragment began
-  finish_message(queue);
+  finish_message();
 }
 
-void ReceiveDecoder::finish_message(const FragmentQueue& queue) {
+void ReceiveDecoder::finish_message() {
   if (!left_out_) ++new_messages_;
-  judge_held(queue);
-  if (const auto held = queue.held(); !held) {
-    held_.reset();
-    note_last(queue);
-  } else if (!held_ || held_->event != *held) {
-    held_ = {.event = *held,
-             .number = queue.counter_of(*held),
-             .counter = header_.event,
-             .kind = header_.kind,
-             .fallen = has_answered(queue, *held)};
-  }
   step_ = Step::header;
-}
-
-// A number above what the queue has come to is wrong: it was dropped, or bits are set in it that
-// the queue ignores. Before the first event of all, nothing is known.
-void ReceiveDecoder::note_last(const FragmentQueue& queue) {
-  if (header_.kind != ReceiveKind::fragment || !queue.numbered() || queue.next_event() == 0) return;
-  last_fragment_ = std::min(header_.event, queue.counter_of(queue.next_event() - 1));
-}
-
-// The number that was held may have been taken meanwhile.
-void ReceiveDecoder::judge_held(const FragmentQueue& queue) {
-  if (held_ && !held_->fallen && has_answered(queue, held_->event)) take_held();
-}
-
-void ReceiveDecoder::take_held() {
-  if (held_->kind == ReceiveKind::fragment) last_fragment_ = held_->counter;
-  held_.reset();
 }
 
 void ReceiveDecoder::received(std::size_t bytes, FragmentQueue& queue) {
@@ -207,7 +175,7 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
-      if (payload_left_ == 0) finish_message(queue);
+      if (payload_left_ == 0) finish_message();
     }
   }
   return {offered - bytes.size(), state};
@@ -218,10 +186,8 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
-  judge_held(queue);
-  if (held_ && queue.held() != held_->event) held_.reset(); // it was dropped
   resent_end_ = reached_end(queue);
-  held_at_disconnect_ = held_;
+  held_at_disconnect_ = queue.numbers().held_fragment();
   step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;

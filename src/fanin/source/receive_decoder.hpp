@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "fanin/source/event_numbers.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"
@@ -49,23 +50,11 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
-  /// The event number, as it was sent, of the last fragment since begin_run() that was taken whole
-  /// and whose number is right: its sender sends again all that is above. None while a number is
-  /// held that is below: the source's counter may have been reset.
-  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const {
-    return held_ && held_->fallen ? std::nullopt : last_fragment_;
-  }
-  /// All below `end` is announced: what was held there is decided. `end`: as the source counts.
-  void announced(std::uint64_t end) {
-    if (held_ && !held_->fallen && held_->number < end) take_held();
-  }
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.
   void begin_run() {
-    last_fragment_.reset();
-    held_ = held_at_disconnect_ = {};
-    resent_end_ = 0;
+    begin_sender();
     paused_ = false;
   }
   /// It has joined the run at this number: what is below is decided.
@@ -91,13 +80,6 @@ public:
 
 private:
   enum class Step : std::uint8_t { header, begin, payload, discard, ended };
-  struct Held { // the message whose number the queue holds, or held when it was last looked at
-    EventNumber event = 0;
-    std::uint64_t number = 0; // of the event, as the source counts
-    std::uint64_t counter = 0; // as it was sent, perhaps with fewer bits
-    ReceiveKind kind = ReceiveKind::fragment;
-    bool fallen = false; // the number is below what the queue has answered
-  };
 
   // Gathers a header in gathered_; true when it is there.
   bool gather(std::span<const std::byte>& bytes);
@@ -109,10 +91,7 @@ private:
   // The fragment is damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
-  void finish_message(const FragmentQueue& queue);
-  void note_last(const FragmentQueue& queue);
-  void judge_held(const FragmentQueue& queue);
-  void take_held();
+  void finish_message();
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
 
   SourceId source_;
@@ -128,11 +107,9 @@ private:
   ResendRequests requests_;
   std::uint64_t bad_checksums_ = 0;
   std::uint64_t new_messages_ = 0;
-  std::optional<std::uint64_t> last_fragment_; // whose number is right
-  std::optional<Held> held_;
   std::uint64_t first_ = 0; // the readout unit has joined the run there
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
-  std::optional<Held> held_at_disconnect_; // the sender may send it again
+  std::optional<EventNumbers::HeldFragment> held_at_disconnect_; // the sender may send it again
   bool left_out_ = false; // the message
   std::uint64_t sent_again_ = 0;
   std::uint64_t left_out_end_ = 0;

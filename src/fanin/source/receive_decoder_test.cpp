@@ -53,7 +53,7 @@ TEST(ReceiveDecoder, bytes_may_come_in_any_pieces) {
       }
       rest = rest.subspan(size);
     }
-    ASSERT_EQ(fixture.queue.written(), 20U);
+    ASSERT_EQ(fixture.queue.numbers().written(), 20U);
     for (EventNumber event = 0; event < 20; ++event) {
       ASSERT_EQ(payload_of(fixture.queue, event), bytes_of(event * 331, event));
     }
@@ -115,7 +115,7 @@ TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragm
     ASSERT_EQ(decoder.disconnect(fixture.queue),
               between ? ReceiveFault::none : ReceiveFault::cut_short);
     ASSERT_FALSE(fixture.queue.open());
-    ASSERT_EQ(fixture.queue.written(), size >= first_end ? 1U : 0U);
+    ASSERT_EQ(fixture.queue.numbers().written(), size >= first_end ? 1U : 0U);
     // Another sender may send it again.
     SenderBytes again(5);
     again.fragment(1, bytes_of(100, 1));
@@ -157,7 +157,7 @@ TEST_F(AskingAgain, a_damaged_fragment_comes_once_more) {
   SenderBytes sender = fragments(0, 3);
   sender.bytes()[header_size + 100 + header_size + 50] ^= std::byte{1};
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::damaged);
-  EXPECT_EQ(decoder_.last_fragment(), 0U);
+  EXPECT_EQ(fixture_.queue.numbers().last_decided(), 0U);
   EXPECT_EQ(send(fragments(1, 3).bytes()), ReceiveFault::none);
   for (EventNumber event = 0; event < 3; ++event) {
     EXPECT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event));
@@ -207,7 +207,7 @@ TEST_F(AskingAgain, one_that_is_too_large_is_dropped_at_once) {
   SenderBytes sender(5);
   sender.reliable().fragment(0, bytes_of(3000, 0)).fragment(1, bytes_of(10, 1));
   EXPECT_EQ(send(sender.bytes()), ReceiveFault::none);
-  EXPECT_EQ(fixture_.queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(fixture_.queue.numbers().dropped(wire::DropReason::oversize), 1U);
   EXPECT_EQ(payload_of(fixture_.queue, 1), bytes_of(10, 1));
 }
 
@@ -217,7 +217,7 @@ TEST_F(AskingAgain, a_damaged_bit_of_a_header_costs_nothing) {
     Bytes bytes = fragments(first, first + 3).bytes();
     bytes[header_size + 100 + bit / 8] ^= std::byte{1} << (bit % 8);
     ASSERT_EQ(send(bytes), bit < 16 ? ReceiveFault::bad_mark : ReceiveFault::damaged) << bit;
-    ASSERT_EQ(decoder_.last_fragment(), first) << bit;
+    ASSERT_EQ(fixture_.queue.numbers().last_decided(), first) << bit;
     ASSERT_EQ(send(fragments(first, first + 3).bytes()), ReceiveFault::none) << bit;
     for (EventNumber event = first; event < first + 3; ++event) {
       ASSERT_EQ(payload_of(fixture_.queue, event), bytes_of(100, event)) << bit;
@@ -267,13 +267,13 @@ TEST(ReceiveDecoder, rejected_fragments_are_counted_and_the_rest_goes_on) {
   fixture.queue.start(10);
   ReceiveDecoder decoder(5, true);
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
-  EXPECT_EQ(fixture.queue.written(), 2U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 2U);
   EXPECT_TRUE(fixture.queue.entry(11).absent());
   EXPECT_EQ(payload_of(fixture.queue, 12), bytes_of(60, 5));
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::oversize), 1U);
 }
 
 TEST(ReceiveDecoder, a_full_queue_stops_the_bytes_and_loses_none) {
@@ -291,7 +291,7 @@ TEST(ReceiveDecoder, a_full_queue_stops_the_bytes_and_loses_none) {
     fixture.queue.release_until(fixture.queue.next_event());
   }
   EXPECT_EQ(state, State::end);
-  EXPECT_EQ(fixture.queue.written(), 40U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 40U);
 }
 
 TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
@@ -302,7 +302,7 @@ TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(fixture.queue.next_event(), 12U);
   EXPECT_TRUE(fixture.queue.entry(9).absent());
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(ReceiveDecoder, a_pause_lasts_until_the_next_message_and_beyond_a_connection) {
@@ -339,8 +339,9 @@ TEST(ReceiveDecoder, what_another_connection_sends_again_is_left_out_by_the_numb
     (void)fixture.queue.give_up_until(1008);
     decoder.leave_out_below(8);
   }
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 4U) << "0 to 3 were taken before";
-  EXPECT_EQ(fixture.queue.written(), 5U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::late), 4U)
+      << "0 to 3 were taken before";
+  EXPECT_EQ(fixture.queue.numbers().written(), 5U);
 }
 
 TEST(ReceiveDecoder, what_is_sent_again_is_counted_and_only_of_the_same_sender) {
@@ -356,22 +357,22 @@ TEST(ReceiveDecoder, what_is_sent_again_is_counted_and_only_of_the_same_sender) 
   send(0, 8);
   send(4, 10);
   EXPECT_EQ(decoder.sent_again(), 4U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 0U);
   decoder.begin_sender();
   send(0, 5); // a program that was started again counts from 0
   EXPECT_EQ(decoder.sent_again(), 4U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 5U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 5U);
   decoder.begin_at(20);
   decoder.leave_out_below(20);
   send(12, 22);
   EXPECT_EQ(decoder.sent_again(), 12U);
-  EXPECT_EQ(fixture.queue.written(), 12U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 12U);
 }
 
 // Its first numbers were wrong, or its counter was reset, before the run had an event of it.
 TEST(ReceiveDecoder, what_is_late_after_the_numbers_fell_is_counted) {
   QueueFixture fixture({.source = 5, .window = 64});
-  fixture.queue.set_may_fall(FragmentQueue::Fall::yes);
+  fixture.queue.numbers().allow_reset(CounterReset::yes);
   ReceiveDecoder decoder(5, true);
   SenderBytes before(5);
   for (const EventNumber event : {5000U, 5001U, 5002U}) before.fragment(event, {});
@@ -381,13 +382,13 @@ TEST(ReceiveDecoder, what_is_late_after_the_numbers_fell_is_counted) {
   for (EventNumber event = 0; event < 10; ++event) after.fragment(event, {});
   ASSERT_EQ(decoder.take(after.bytes(), fixture.queue).state, State::hungry);
   ASSERT_EQ(fixture.queue.next_event(), 10U);
-  fixture.queue.set_may_fall(FragmentQueue::Fall::no);
+  fixture.queue.numbers().allow_reset(CounterReset::no);
   (void)fixture.queue.give_up_until(20);
   decoder.leave_out_below(20);
   SenderBytes late(5);
   for (EventNumber event = 10; event < 21; ++event) late.fragment(event, {});
   ASSERT_EQ(decoder.take(late.bytes(), fixture.queue).state, State::hungry);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 10U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::late), 10U);
   EXPECT_EQ(decoder.sent_again(), 0U);
 }
 
@@ -403,19 +404,20 @@ TEST(ReceiveDecoder, a_number_that_may_be_wrong_is_not_the_last_one_that_was_tak
     decoder.leave_out_below(fixture.queue.next_event());
   };
   send({0});
-  EXPECT_EQ(decoder.last_fragment(), std::nullopt) << "the first number of all may be wrong, too";
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), std::nullopt)
+      << "the first number of all may be wrong, too";
   send({0, 1, 2});
-  EXPECT_EQ(decoder.last_fragment(), 2U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 2U);
   EXPECT_EQ(decoder.sent_again(), 1U) << "held when the connection was lost";
   send({3, 3 << 8});
-  EXPECT_EQ(decoder.last_fragment(), 3U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 3U);
   send({4, 5, 7});
-  EXPECT_EQ(decoder.last_fragment(), 5U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 5U);
   send({7, 8});
-  EXPECT_EQ(decoder.last_fragment(), 8U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 8U);
   EXPECT_EQ(decoder.sent_again(), 2U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
-  EXPECT_EQ(fixture.queue.written(), 8U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 8U);
 }
 
 TEST(ReceiveDecoder, a_held_fragment_that_others_confirm_before_it_is_sent_again_is_left_out) {
@@ -426,28 +428,28 @@ TEST(ReceiveDecoder, a_held_fragment_that_others_confirm_before_it_is_sent_again
   sender.fragment(0, {}).fragment(1, {}).fragment(3, {});
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-  EXPECT_EQ(decoder.last_fragment(), 1U);
-  ASSERT_TRUE(fixture.queue.confirm_held());
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 1U);
+  ASSERT_TRUE(fixture.queue.numbers().confirm_held());
   SenderBytes again(5);
   again.fragment(3, {}).fragment(4, {});
   decoder.leave_out_below(4);
   ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(decoder.sent_again(), 1U);
-  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_repeat), 0U);
-  EXPECT_EQ(fixture.queue.written(), 4U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 0U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 4U);
 }
 
 // Its counter may have been reset before the run, or the number is wrong.
 TEST(ReceiveDecoder, after_a_number_that_fell_all_is_sent_again) {
   for (const bool reset : {true, false}) {
     QueueFixture fixture({.source = 5, .window = 64});
-    fixture.queue.set_may_fall(FragmentQueue::Fall::yes);
+    fixture.queue.numbers().allow_reset(CounterReset::yes);
     ReceiveDecoder decoder(5, true);
     SenderBytes sender(5);
     sender.fragment(5000, {}).fragment(5001, {}).fragment(5002, {}).fragment(3, {});
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    EXPECT_EQ(decoder.last_fragment(), std::nullopt);
+    EXPECT_EQ(fixture.queue.numbers().last_decided(), std::nullopt);
     SenderBytes again(5);
     again.fragment(5000, {}).fragment(5001, {}).fragment(5002, {});
     if (reset) {
@@ -456,7 +458,7 @@ TEST(ReceiveDecoder, after_a_number_that_fell_all_is_sent_again) {
       again.fragment(5003, {}).fragment(5004, {});
     }
     ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
-    EXPECT_EQ(fixture.queue.written(), reset ? 3U : 5U);
+    EXPECT_EQ(fixture.queue.numbers().written(), reset ? 3U : 5U);
     EXPECT_EQ(fixture.queue.next_event(), reset ? 6U : 5005U);
   }
 }
@@ -482,7 +484,7 @@ public:
                           .offset = offset_},
                          {.page_size = 4096, .pages = 64});
     FragmentQueue& queue = fixture.queue;
-    if (may_fall_) queue.set_may_fall(FragmentQueue::Fall::yes);
+    if (may_fall_) queue.numbers().allow_reset(CounterReset::yes);
     ReceiveDecoder decoder(5, true);
     decoder.connect(true);
     Bytes bytes = damage(messages_after({}));
@@ -491,10 +493,10 @@ public:
       const State state = decoder.take(bytes, queue).state;
       (void)decoder.disconnect(queue);
       if (state == State::hungry && turn == 3) break;
-      bytes = messages_after(decoder.last_fragment());
+      bytes = messages_after(fixture.queue.numbers().last_decided());
       if (turn < 2) bytes.resize(random_.below(bytes.size() + 1));
     }
-    queue.end_held();
+    queue.numbers().end_held();
     for (EventNumber event = 0; event < events; ++event) {
       if (!sends(event)) continue;
       const EventNumber number = event + static_cast<EventNumber>(offset_);
@@ -517,7 +519,7 @@ private:
   }
   [[nodiscard]] std::uint64_t announced(const FragmentQueue& queue) {
     if (narrow_ || !queue.numbered()) return 0; // as the source
-    return random_.below(queue.counter_of(queue.next_event()) + 1);
+    return random_.below(queue.numbers().counter_of(queue.next_event()) + 1);
   }
   // What the sender sends when the answer names this number; at first a fifth of the fragments come
   // behind a *skip to*, which it does not keep.
@@ -576,15 +578,15 @@ TEST(ReceiveDecoder, a_fragment_behind_a_held_skip_is_not_left_out) {
     sender.fragment(0, {}).skip_to(10);
     ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     ASSERT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    ASSERT_EQ(fixture.queue.held(), 9U);
-    EXPECT_EQ(decoder.last_fragment(), 0U);
+    ASSERT_EQ(fixture.queue.numbers().held(), 9U);
+    EXPECT_EQ(fixture.queue.numbers().last_decided(), 0U);
     if (taken) {
-      ASSERT_TRUE(fixture.queue.confirm_held());
+      ASSERT_TRUE(fixture.queue.numbers().confirm_held());
     }
     SenderBytes again(5);
     again.fragment(10, {}).fragment(11, {});
     ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
-    EXPECT_EQ(fixture.queue.written(), 3U);
+    EXPECT_EQ(fixture.queue.numbers().written(), 3U);
     EXPECT_EQ(decoder.sent_again(), 0U);
   }
 }
@@ -600,7 +602,7 @@ TEST(ReceiveDecoder, a_narrow_counter_that_comes_to_a_held_number_again_is_not_l
   SenderBytes after(5);
   for (EventNumber event = 4; event < 700; ++event) after.fragment(event % 256, {});
   ASSERT_EQ(decoder.take(after.bytes(), fixture.queue).state, State::hungry);
-  EXPECT_EQ(fixture.queue.written(), 698U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 698U);
   EXPECT_EQ(decoder.sent_again(), 1U);
 }
 
@@ -614,7 +616,7 @@ TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {
     for (const EventNumber event : events) sender.fragment(event, {});
     EXPECT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-    return decoder.last_fragment();
+    return fixture.queue.numbers().last_decided();
   };
   EXPECT_EQ(last({.counter_bits = 24}, {0, 1, 2 | EventNumber{1} << 40}), 2U) << "ignored bits";
   EXPECT_EQ(last({.first = 10}, {0, 768}), std::nullopt);
@@ -622,7 +624,7 @@ TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {
   EXPECT_EQ(last({.counter_bits = 8}, {253, 254, 255, 5}), 255U) << "5 is 261";
 }
 
-TEST(ReceiveDecoder, what_was_held_and_is_announced_was_taken) {
+TEST(ReceiveDecoder, what_was_held_and_is_confirmed_after_the_connection_was_taken) {
   QueueFixture fixture({.source = 5, .window = 64, .offset = 100});
   fixture.queue.start(100);
   ReceiveDecoder decoder(5, true);
@@ -630,10 +632,9 @@ TEST(ReceiveDecoder, what_was_held_and_is_announced_was_taken) {
   sender.fragment(0, {}).fragment(1, {}).fragment(4, {});
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   ASSERT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
-  decoder.announced(4);
-  EXPECT_EQ(decoder.last_fragment(), 1U);
-  decoder.announced(5);
-  EXPECT_EQ(decoder.last_fragment(), 4U);
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 1U);
+  ASSERT_TRUE(fixture.queue.numbers().confirm_held());
+  EXPECT_EQ(fixture.queue.numbers().last_decided(), 4U);
 }
 
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {

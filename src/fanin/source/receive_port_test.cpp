@@ -84,8 +84,8 @@ TEST(ReceivePort, each_sender_comes_to_the_source_that_it_names) {
   to_five.send(spill_of(5, 0, 10));
   both.read();
   both.read();
-  EXPECT_EQ(both.five.fixture.queue.written(), 10U);
-  EXPECT_EQ(both.six.fixture.queue.written(), 20U);
+  EXPECT_EQ(both.five.fixture.queue.numbers().written(), 10U);
+  EXPECT_EQ(both.six.fixture.queue.numbers().written(), 20U);
   EXPECT_EQ(both.five.counter("connections"), 1U);
   EXPECT_EQ(both.six.counter("connections"), 1U);
 }
@@ -96,7 +96,7 @@ TEST(ReceivePort, a_source_is_woken_by_a_sender_that_another_source_has_accepted
   const SenderSocket to_six(*both.six.source);
   to_six.send(spill_of(6, 0, 3));
   both.five.last = both.five.source->read(both.five.fixture.queue, both.five.now);
-  both.six.read_until([&] { return both.six.fixture.queue.written() == 3; });
+  both.six.read_until([&] { return both.six.fixture.queue.numbers().written() == 3; });
 }
 
 TEST(ReceivePort, a_full_source_keeps_no_other_one_waiting) {
@@ -108,8 +108,8 @@ TEST(ReceivePort, a_full_source_keeps_no_other_one_waiting) {
   small.read_until([&] { return small.fixture.queue.throttled(); });
   const SenderSocket to_five(*both.five.source);
   to_five.send(spill_of(5, 0, 10));
-  both.five.read_until([&] { return both.five.fixture.queue.written() == 10; });
-  EXPECT_EQ(small.fixture.queue.written(), 4U);
+  both.five.read_until([&] { return both.five.fixture.queue.numbers().written() == 10; });
+  EXPECT_EQ(small.fixture.queue.numbers().written(), 4U);
 }
 
 TEST(ReceivePort, very_many_senders_of_one_source_keep_those_of_another_one_out_of_nothing) {
@@ -125,7 +125,7 @@ TEST(ReceivePort, very_many_senders_of_one_source_keep_those_of_another_one_out_
   }
   const SenderSocket to_six(*both.six.source);
   to_six.send(spill_of(6, 0, 5));
-  both.six.read_until([&] { return both.six.fixture.queue.written() == 5; });
+  both.six.read_until([&] { return both.six.fixture.queue.numbers().written() == 5; });
   EXPECT_TRUE(idle.back().closed());
   EXPECT_FALSE(idle.front().closed());
   EXPECT_EQ(both.five.counter("refused"), more);
@@ -181,7 +181,7 @@ TEST(ReceivePort, a_sender_whose_source_is_not_yet_here_waits_for_it) {
   EXPECT_THAT(sources.five.log,
               Contains(HasSubstr("waits for source 0x6, which has not joined the run")).Times(1));
   ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
-  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+  sources.six.read_until([&] { return sources.six.fixture.queue.numbers().written() == 20; });
 }
 
 TEST(ReceivePort, a_sender_that_its_source_does_not_allow_does_not_wait_for_it) {
@@ -215,7 +215,7 @@ TEST(ReceivePort, senders_of_sources_that_never_come_keep_out_nobody_whose_sourc
   EXPECT_THAT(sources.five.log, Contains(HasSubstr("256 senders wait already for source 0x6")));
   const SenderSocket to_five(*sources.five.source);
   to_five.send(spill_of(5, 0, 10));
-  sources.five.read_until([&] { return sources.five.fixture.queue.written() == 10; });
+  sources.five.read_until([&] { return sources.five.fixture.queue.numbers().written() == 10; });
   EXPECT_FALSE(early.front().closed());
 
   for (SenderSocket& sender : early) sender.close();
@@ -245,7 +245,7 @@ TEST(ReceivePort, what_a_sender_sent_before_it_closed_and_before_its_source_came
   }
   EXPECT_TRUE(others.back().closed());
   ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
-  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+  sources.six.read_until([&] { return sources.six.fixture.queue.numbers().written() == 20; });
 }
 
 TEST(ReceivePort, senders_of_a_source_that_is_withdrawn_are_told_at_once_that_there_is_none) {
@@ -270,7 +270,7 @@ TEST(ReceivePort, stays_open_after_the_end_of_a_source_while_another_one_is_expe
   EXPECT_EQ(sources.five.counter("refused"), 0U);
   ASSERT_NE(sources.port->listening_url(), "");
   ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
-  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+  sources.six.read_until([&] { return sources.six.fixture.queue.numbers().written() == 20; });
 }
 
 TEST(ReceivePort, closes_when_its_only_source_that_has_not_ended_is_withdrawn) {
@@ -326,7 +326,7 @@ TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
   EXPECT_THAT(both.six.log, Contains(HasSubstr("refused: the data of source 0x5 have ended")));
   const SenderSocket to_six(*both.six.source);
   to_six.send(spill_of(6, 0, 5));
-  both.six.read_until([&] { return both.six.fixture.queue.written() == 5; });
+  both.six.read_until([&] { return both.six.fixture.queue.numbers().written() == 5; });
 }
 
 TEST(ReceivePort, sources_of_one_address_share_it_and_port_0_is_always_a_new_one) {
@@ -355,7 +355,7 @@ TEST(ReceivePort, a_reliable_sender_learns_at_its_turn_what_was_read) {
   first.send(sender.bytes());
   const SenderSocket second(*bench.source);
   second.send(SenderBytes(5).preface(2).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 2; });
   EXPECT_EQ(second.received(1).size(), 0U) << "it is not its turn";
   first.close();
   bench.read_until([&] { return bench.counter("cut_short") == 1; });
@@ -371,17 +371,17 @@ TEST(ReceivePort, a_sender_that_comes_back_takes_the_place_of_its_old_connection
   const SenderSocket first(*bench.source); // it never closes: its host has lost its power
   SenderBytes sender(5);
   first.send(sender.preface(77).fragment(0, bytes_of(10, 0)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   sender.bytes().clear();
   first.send(sender.fragment(1, bytes_of(10, 1)).bytes()); // on its way when it comes back
   const SenderSocket again(*bench.source);
   again.send(SenderBytes(5).preface(77).bytes());
   bench.read_until([&] { return bench.counter("connections") == 2; });
-  EXPECT_EQ(bench.fixture.queue.written(), 2U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 2U);
   EXPECT_EQ(answer_to(again).end, 2U);
   sender.bytes().clear();
   again.send(sender.fragment(2, bytes_of(10, 2)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
 }
 
 // Each would connect again as soon as the other has taken its place, for ever.
@@ -393,7 +393,7 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
     SenderBytes sender(5);
     connections.emplace_back(*bench.source)
         .send(sender.preface(77).fragment(event, bytes_of(10, event)).bytes());
-    bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
+    bench.read_until([&] { return bench.fixture.queue.numbers().written() == event + 1; });
   }
   EXPECT_THAT(bench.log, Contains(HasSubstr(
                              fmt::format("{} disconnected: its sender is connected again, as {}",
@@ -404,7 +404,7 @@ TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its
     second.emplace_back(*bench.source).send(SenderBytes(5).preface(77).bytes());
     bench.now += std::chrono::milliseconds{900};
     first.send(SenderBytes(5).reliable().fragment(event, bytes_of(10, event)).bytes());
-    bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
+    bench.read_until([&] { return bench.fixture.queue.numbers().written() == event + 1; });
     ASSERT_THAT(bench.log,
                 Contains(HasSubstr(fmt::format(
                     "{} and {} have connected in turn with the same number of a sender, 77.",
@@ -425,7 +425,7 @@ TEST(ReceivePort, a_sender_that_comes_back_while_it_waits_waits_once) {
   bench.fixture.queue.start(0);
   SenderSocket first(*bench.source);
   first.send(spill_of(5, 0, 1));
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   const SenderSocket waits(*bench.source);
   waits.send(SenderBytes(5).preface(77).bytes());
   const SenderSocket again(*bench.source);
@@ -448,7 +448,7 @@ TEST(ReceivePort, who_is_not_allowed_is_closed_counted_and_fills_no_log) {
   EXPECT_THAT(bench.log,
               Contains(HasSubstr("disconnected: not_allowed: its address is not on the list")));
   EXPECT_LE(bench.log.size(), 5U);
-  EXPECT_EQ(bench.fixture.queue.written(), 0U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 0U);
 }
 
 TEST(ReceivePort, each_source_of_an_address_has_its_own_list_of_who_may_connect) {
@@ -462,7 +462,7 @@ TEST(ReceivePort, each_source_of_an_address_has_its_own_list_of_who_may_connect)
   to_far.send(spill_of(6, 0, 1));
   const SenderSocket to_near(*near.source);
   to_near.send(spill_of(5, 0, 1));
-  near.read_until([&] { return near.fixture.queue.written() == 1; });
+  near.read_until([&] { return near.fixture.queue.numbers().written() == 1; });
   far.read_until([&] { return far.counter("not_allowed") == 1; });
   EXPECT_TRUE(to_far.closed());
   EXPECT_EQ(near.counter("not_allowed"), 0U);
@@ -482,7 +482,7 @@ TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_conn
   EXPECT_EQ(::poll(&watched, 1, 0), 0) << "other sources may let it wait for hours";
   EXPECT_THAT(bench.log, Contains(HasSubstr("the run begins when its sender is there")).Times(1));
   ASSERT_TRUE(bench.source->start(0, Time{}));
-  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
 }
 
 TEST(ReceivePort, other_sources_wait_for_no_sender_and_one_that_cannot_listen_does_not_either) {

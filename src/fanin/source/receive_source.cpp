@@ -91,7 +91,6 @@ bool ReceiveSource::ready(Time now) {
 }
 
 void ReceiveSource::announced(EventNumber end) {
-  decoder_.announced(end);
   acknowledger_.announced(end); // the next read() says so
 }
 
@@ -178,7 +177,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     return false;
   }
   const bool same = arrival.reliable() && arrival.sender == sender_;
-  const auto last = decoder_.last_fragment();
+  const auto last = numbers_ == nullptr ? std::nullopt : numbers_->last_decided();
   if (arrival.reliable()) {
     const ReceiveReply answer{.source = options_.source,
                               .end = last ? *last + 1 : 0,
@@ -216,7 +215,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
 void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
   const EventNumber first = queue.numbered() ? queue.first_event() : 0;
-  decoder_.begin_at(first == 0 ? 0 : queue.counter_of(first));
+  decoder_.begin_at(first == 0 ? 0 : queue.numbers().counter_of(first));
   if (connection_ && sender_ != 0 && (begun_ || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged",
                      Ending::too_early);
@@ -383,7 +382,7 @@ void ReceiveSource::check_connections() {
 void ReceiveSource::count_dropped(const FragmentQueue& queue) {
   std::uint64_t dropped = 0;
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
-    dropped += queue.dropped(static_cast<wire::DropReason>(reason));
+    dropped += queue.numbers().dropped(static_cast<wire::DropReason>(reason));
   }
   acknowledger_.set_dropped(dropped);
 }
@@ -439,6 +438,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
 }
 
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
+  numbers_ = &queue.numbers();
   if (std::exchange(restarted_, false)) begin_again(queue, now);
   check_connections();
   const ReadResult result = read_connections(queue, now);

@@ -107,6 +107,7 @@ private:
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them
   ReceiveDecoder decoder_;
+  const EventNumbers* numbers_ = nullptr; // of its queue, from the first read() on
   ReceiveAcknowledger acknowledger_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment
   std::size_t staged_from_ = 0;

@@ -65,7 +65,7 @@ TEST(ReceiveSource, fragments_of_a_connection_go_into_the_queue) {
   }
   peer.send(sender.end().bytes());
   bench.read_until([&] { return bench.last.state == ReadState::finished; });
-  ASSERT_EQ(bench.fixture.queue.written(), 300U);
+  ASSERT_EQ(bench.fixture.queue.numbers().written(), 300U);
   for (EventNumber event = 0; event < 300; ++event) {
     ASSERT_EQ(payload_of(bench.fixture.queue, event), bytes_of(event * 3, event));
   }
@@ -82,7 +82,7 @@ TEST(ReceiveSource, large_fragments_arrive_whole_over_many_reads) {
   const auto bytes = std::span<const std::byte>(sender.bytes());
   bench.read_until([&] {
     sent += peer.send_some(bytes.subspan(sent));
-    return bench.fixture.queue.written() == 4;
+    return bench.fixture.queue.numbers().written() == 4;
   });
   for (EventNumber event = 0; event < 4; ++event) {
     ASSERT_EQ(payload_of(bench.fixture.queue, event), bytes_of(900000, event));
@@ -105,8 +105,8 @@ TEST(ReceiveSource, a_full_queue_pushes_back_to_the_sender_and_nothing_is_lost) 
     ASSERT_NE(bench.source->read(queue, Time{}).state, ReadState::failed);
     pushed_back = sent == 0 && queue.throttled();
   }
-  EXPECT_EQ(queue.written(), 16U);
-  while (queue.written() < count) {
+  EXPECT_EQ(queue.numbers().written(), 16U);
+  while (queue.numbers().written() < count) {
     queue.release_until(queue.next_event());
     rest = rest.subspan(peer.send_some(rest));
     ASSERT_NE(bench.source->read(queue, Time{}).state, ReadState::failed);
@@ -142,7 +142,7 @@ TEST(ReceiveSource, bad_bytes_close_the_connection_with_a_name_and_another_may_c
   sender.bytes().clear();
   good.send(sender.preface().fragment(2, bytes_of(10, 2)).end().bytes());
   bench.read_until([&] { return bench.last.state == ReadState::finished; });
-  EXPECT_EQ(bench.fixture.queue.written(), 3U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 3U);
   EXPECT_EQ(payload_of(bench.fixture.queue, 2), bytes_of(10, 2));
   EXPECT_EQ(bench.counter("connections"), 4U);
 }
@@ -158,7 +158,7 @@ TEST(ReceiveSource, after_the_end_of_the_data_it_listens_only_when_it_is_started
   sender.bytes().clear();
   Peer second(*bench.source);
   second.send(sender.preface().fragment(1, bytes_of(10, 1)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 2; });
 }
 
 TEST(ReceiveSource, a_sender_that_pauses_is_not_waited_for_until_it_sends_again) {
@@ -168,14 +168,14 @@ TEST(ReceiveSource, a_sender_that_pauses_is_not_waited_for_until_it_sends_again)
     Peer first(*bench.source);
     first.send(sender.preface().fragment(0, {}).fragment(1, {}).pause().bytes());
     bench.read_until([&] { return bench.last.state == ReadState::paused; });
-    EXPECT_EQ(bench.fixture.queue.written(), 2U);
+    EXPECT_EQ(bench.fixture.queue.numbers().written(), 2U);
   }
   bench.read_until([&] { return bench.log.back().ends_with("closed by the sender"); });
   EXPECT_EQ(bench.last.state, ReadState::paused);
   sender.bytes().clear();
   Peer second(*bench.source);
   second.send(sender.preface().fragment(2, {}).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
   EXPECT_EQ(bench.last.state, ReadState::waiting);
 }
 
@@ -185,7 +185,7 @@ TEST(ReceiveSource, connections_that_were_closed_before_any_was_read_are_all_rea
     send_spill(*bench.source, spill * 30, spill * 30 + 30);
   }
   bench.read_until([&] { return bench.fixture.queue.next_event() == 600; });
-  EXPECT_EQ(bench.fixture.queue.written(), 600U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 600U);
   EXPECT_EQ(bench.counter("connections"), 20U);
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
@@ -196,12 +196,12 @@ TEST(ReceiveSource, a_connection_that_comes_before_the_end_of_the_first_is_read_
   SenderBytes sender(5);
   Peer first(*bench.source);
   first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   sender.bytes().clear();
   first.send(sender.fragment(1, bytes_of(10, 1)).bytes());
   first.close();
   send_spill(*bench.source, 2, 4);
-  bench.read_until([&] { return bench.fixture.queue.written() == 4; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 4; });
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
@@ -212,10 +212,10 @@ TEST(ReceiveSource, connections_that_come_while_the_queue_is_full_are_read_later
     send_spill(*bench.source, spill * 10, spill * 10 + 10, 3000);
     ASSERT_EQ(bench.source->read(queue, bench.now).state, ReadState::waiting);
   }
-  EXPECT_EQ(queue.written(), 16U);
+  EXPECT_EQ(queue.numbers().written(), 16U);
   bench.read_until([&] {
     queue.release_until(queue.next_event());
-    return queue.written() == 400;
+    return queue.numbers().written() == 400;
   });
   EXPECT_EQ(bench.counter("connections"), 40U);
   EXPECT_EQ(bench.counter("refused"), 0U);
@@ -227,7 +227,7 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   Peer first(*bench.source);
   SenderBytes sender(5);
   first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   send_spill(*bench.source, 2, 3);
   bench.last = bench.source->read(bench.fixture.queue, bench.now);
   EXPECT_EQ(bench.last.state, ReadState::waiting);
@@ -238,7 +238,7 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   sender.bytes().clear();
   first.send(sender.fragment(1, bytes_of(10, 1)).bytes());
   first.close();
-  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
@@ -288,7 +288,7 @@ TEST(ReceiveSource, many_connections_have_their_turns_in_the_order_in_which_they
   }
   bench.read_until([&] { return bench.counter("connections") == count; });
   bench.last = bench.source->read(queue, bench.now);
-  EXPECT_EQ(queue.written(), count);
+  EXPECT_EQ(queue.numbers().written(), count);
 }
 
 // It has nothing more to send, unless what follows the pause was damaged.
@@ -343,12 +343,12 @@ TEST(ReceiveSource, a_connection_without_a_preface_keeps_nobody_waiting) {
   Peer dripping(*bench.source);
   dripping.send(Bytes(1, std::byte{'F'}));
   send_spill(*bench.source, 0, 1);
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   EXPECT_FALSE(silent.closed()) << "its preface may be under way";
   SenderBytes sender(5);
   sender.preface().fragment(1, bytes_of(10, 1));
   dripping.send(Bytes(sender.bytes().begin() + 1, sender.bytes().end()));
-  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 2; });
 }
 
 TEST(ReceiveSource, of_too_many_connections_without_a_preface_the_oldest_gives_way) {
@@ -367,7 +367,7 @@ TEST(ReceiveSource, of_too_many_connections_without_a_preface_the_oldest_gives_w
   ASSERT_EQ(bench.last.state, ReadState::waiting);
   EXPECT_FALSE(silent.front().closed()) << "its preface may be under way";
   bench.now = bench.last.wake;
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   EXPECT_TRUE(silent.front().closed());
   EXPECT_FALSE(silent.back().closed());
   EXPECT_EQ(bench.counter("no_preface"), 1U);
@@ -379,17 +379,17 @@ TEST(ReceiveSource, of_very_many_waiting_senders_most_lie_in_the_listen_queue_an
   Peer first(*bench.source);
   SenderBytes sender(5);
   first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 1; });
   constexpr EventNumber count = ReceivePort::waiting_max + 100;
   for (EventNumber event = 1; event <= count; ++event) send_spill(*bench.source, event, event + 1);
   do {
     bench.last = bench.source->read(bench.fixture.queue, bench.now);
   } while (bench.last.state == ReadState::more);
-  EXPECT_EQ(bench.fixture.queue.written(), 1U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 1U);
   first.close();
   bench.read_until([&] {
     bench.fixture.queue.release_until(bench.fixture.queue.next_event());
-    return bench.fixture.queue.written() == count + 1;
+    return bench.fixture.queue.numbers().written() == count + 1;
   });
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
@@ -440,7 +440,7 @@ TEST(ReceiveSource, a_rejoin_keeps_the_sender_and_drops_the_open_fragment) {
   peer.send(sender.fragment(49, bytes_of(10, 49)).fragment(50, bytes_of(10, 50)).bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 51; });
   EXPECT_EQ(payload_of(bench.fixture.queue, 50), bytes_of(10, 50));
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 1U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::late), 1U);
 }
 
 // What has come over `peer` from the source.
@@ -500,7 +500,7 @@ TEST(ReceiveSource, a_reliable_sender_is_told_how_many_of_its_fragments_were_dro
     const Peer other(*bench.source);
     SenderBytes sender(5);
     other.send(sender.preface(9).fragment(0, {}).fragment(0, {}).bytes());
-    bench.read_until([&] { return queue.dropped(wire::DropReason::number_repeat) == 1; });
+    bench.read_until([&] { return queue.numbers().dropped(wire::DropReason::number_repeat) == 1; });
     EXPECT_EQ(replies(other).back().dropped, 1U);
   }
   const auto send = [&](std::initializer_list<EventNumber> events) {
@@ -552,7 +552,7 @@ TEST(ReceiveSource, a_damaged_header_ends_the_connection_of_a_reliable_sender) {
   bench.read_until([&] { return bench.counter("damaged") == 1; });
   (void)replies(peer);
   EXPECT_TRUE(peer.closed());
-  EXPECT_EQ(bench.fixture.queue.held(), std::nullopt);
+  EXPECT_EQ(bench.fixture.queue.numbers().held(), std::nullopt);
 }
 
 TEST(ReceiveSource, each_connection_has_its_own_form) {
@@ -591,7 +591,7 @@ TEST(ReceiveSource, a_reliable_sender_is_not_told_a_number_that_may_be_wrong) {
   again.send(rest.bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 12; });
   EXPECT_THAT(answered(again), ::testing::ElementsAre(8, 0)) << "then it was dropped";
-  EXPECT_EQ(bench.fixture.queue.written(), 12U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 12U);
 }
 
 // A sender that has said its end and waits for the close must not take it for success.
@@ -641,7 +641,7 @@ TEST(ReceiveSource, a_sender_whose_message_does_not_end_is_closed_and_sends_agai
   again.send(rest.bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 4; });
   EXPECT_THAT(answered(again), ::testing::ElementsAre(1));
-  EXPECT_EQ(bench.fixture.queue.written(), 4U);
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 4U);
 }
 
 TEST(ReceiveSource, what_a_plain_sender_repeats_is_dropped_although_it_is_announced) {
@@ -653,7 +653,7 @@ TEST(ReceiveSource, what_a_plain_sender_repeats_is_dropped_although_it_is_announ
   bench.announce(1);
   peer.send(SenderBytes(5).fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(10, 1)).bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 1U);
   EXPECT_EQ(peer.available(), 0U);
 }
 
@@ -675,9 +675,10 @@ TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
   for (EventNumber event = 0; event < 3; ++event) again.fragment(event, bytes_of(900, event));
   peer.send(again.skip_to(1).fragment(3, bytes_of(10, 3)).fragment(4, bytes_of(10, 4)).bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 5; });
-  EXPECT_EQ(bench.fixture.queue.written(), 5U);
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 0U);
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_repeat), 1U) << "3 was not";
+  EXPECT_EQ(bench.fixture.queue.numbers().written(), 5U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 1U)
+      << "3 was not";
   EXPECT_EQ(payload_of(bench.fixture.queue, 4), bytes_of(10, 4));
 }
 
@@ -699,12 +700,12 @@ TEST(ReceiveSource, what_comes_first_when_it_is_announced_is_late) {
   (void)bench.fixture.queue.give_up_until(4);
   bench.source->announced(4);
   send({0, 1, 3, 4});
-  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U) << "0 was read before";
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late), 2U) << "0 was read before";
   bench.source->announced(5);
   send({0, 1, 3, 4, 5});
-  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U);
-  EXPECT_EQ(queue.dropped(wire::DropReason::number_back), 0U);
-  EXPECT_EQ(queue.written(), 3U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::late), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(queue.numbers().written(), 3U);
 }
 
 // With an offset of -1000 the number 1000 is the first that may be an event.
@@ -717,7 +718,7 @@ TEST(ReceiveSource, a_sender_that_is_there_before_the_run_begins_keeps_its_conne
   while (!bench.source->ready(Time{})) {
   }
   ASSERT_TRUE(bench.source->start(1000, Time{}));
-  bench.read_until([&] { return bench.fixture.queue.held() == 1000U; });
+  bench.read_until([&] { return bench.fixture.queue.numbers().held() == 1000U; });
   EXPECT_FALSE(peer.closed());
   EXPECT_EQ(bench.counter("connections"), 1U);
 }
@@ -739,7 +740,7 @@ TEST(ReceiveSource, what_goes_back_below_what_is_announced_is_counted) {
   for (const EventNumber event : {3U, 4U, 5U, 10U}) more.fragment(event, bytes_of(10, event));
   peer.send(more.bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 11; });
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 3U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::number_back), 3U);
 }
 
 // The wrong number says nothing about what the source has come to.
@@ -765,7 +766,7 @@ TEST(ReceiveSource, what_is_late_behind_a_wrong_number_is_counted) {
     }
     peer.send(late.bytes());
     bench.read_until([&] { return bench.fixture.queue.next_event() == first + 9; });
-    EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), again ? 10U : 5U);
+    EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::late), again ? 10U : 5U);
   }
 }
 
@@ -792,7 +793,7 @@ TEST(ReceiveSource, a_rejoin_makes_a_reliable_sender_send_again_what_was_not_ann
   back.send(rest.bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 9; });
   EXPECT_THAT(answered(back), ::testing::ElementsAre(0, 6)) << "what was read is forgotten";
-  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 0U);
+  EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::late), 0U);
 }
 
 #ifdef FANIN_PYTHON
@@ -836,7 +837,7 @@ TEST(ReceiveSource, the_python_example_speaks_the_format) {
     int status = 1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
-    EXPECT_EQ(bench.fixture.queue.written(), 20U);
+    EXPECT_EQ(bench.fixture.queue.numbers().written(), 20U);
     EXPECT_EQ(bench.counter("bad_checksum"), 0U);
     Bytes expected(3001);
     for (std::size_t i = 0; i < expected.size(); i += 8) expected[i] = std::byte{19};

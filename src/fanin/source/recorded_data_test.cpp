@@ -89,9 +89,9 @@ void expect_stream(Source& source, const Stream& expected, std::uint64_t loops =
     queue.release_until(checked);
   }
   EXPECT_EQ(fragments, expected.size() * loops);
-  EXPECT_EQ(queue.written(), fragments);
+  EXPECT_EQ(queue.numbers().written(), fragments);
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
-    EXPECT_EQ(queue.dropped(static_cast<wire::DropReason>(reason)), 0U);
+    EXPECT_EQ(queue.numbers().dropped(static_cast<wire::DropReason>(reason)), 0U);
   }
 }
 

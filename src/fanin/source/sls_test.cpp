@@ -72,7 +72,7 @@ TEST(SlsSource, a_sequence_of_files_is_one_stream) {
   ASSERT_TRUE((*source)->start(0, Time{}));
   EXPECT_EQ(read_all(**source, fixture.queue).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 17U);
-  EXPECT_EQ(fixture.queue.written(), 6U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 6U);
   for (const EventNumber frame : {10U, 11U, 12U, 13U, 15U, 16U}) {
     EXPECT_EQ(payload_of(fixture.queue, frame), sls_record(frame, 300));
   }
@@ -132,7 +132,7 @@ TEST(SlsSource, a_later_file_that_is_damaged_keeps_what_came_before) {
   const ReadResult result = read_all(**source, fixture.queue);
   EXPECT_EQ(result.state, ReadState::failed);
   EXPECT_THAT(result.error.text, ::testing::HasSubstr("f1.raw: offset 0: 17 bytes are left over"));
-  EXPECT_EQ(fixture.queue.written(), 2U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 2U);
 }
 
 TEST(SlsSource, a_file_cut_short_while_it_is_read_leaves_no_half_fragment) {
@@ -147,7 +147,7 @@ TEST(SlsSource, a_file_cut_short_while_it_is_read_leaves_no_half_fragment) {
   const ReadResult result = read_all(**source, fixture.queue);
   EXPECT_EQ(result.state, ReadState::failed);
   EXPECT_THAT(result.error.text, ::testing::HasSubstr("cut short"));
-  EXPECT_EQ(fixture.queue.written(), 1U);
+  EXPECT_EQ(fixture.queue.numbers().written(), 1U);
   EXPECT_FALSE(fixture.queue.open());
 }
 
@@ -177,7 +177,7 @@ TEST(SlsSource, hostile_frame_numbers_are_counted_drops_and_end) {
   }
   EXPECT_EQ(result.state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 8U);
-  EXPECT_GE(fixture.queue.dropped(wire::DropReason::number_jump), 2U);
+  EXPECT_GE(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 2U);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ void emulate(benchmark::State& state, const SizeDistribution& size, bool checksu
     (void)emulator.read(queue, Time{});
     queue.release_until(queue.next_event());
   }
-  const auto fragments = static_cast<double>(queue.written());
+  const auto fragments = static_cast<double>(queue.numbers().written());
   state.counters["rate"] = benchmark::Counter(fragments, benchmark::Counter::kIsRate);
   state.counters["bytes"] =
       benchmark::Counter(static_cast<double>(queue.position(queue.next_event())),
@@ -54,8 +54,8 @@ void replay_hld(benchmark::State& state) {
     (void)source.read(fixture.queue, Time{});
     fixture.queue.release_until(fixture.queue.next_event());
   }
-  state.counters["rate"] =
-      benchmark::Counter(static_cast<double>(fixture.queue.written()), benchmark::Counter::kIsRate);
+  state.counters["rate"] = benchmark::Counter(
+      static_cast<double>(fixture.queue.numbers().written()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(replay_hld);
 
@@ -76,8 +76,8 @@ void decode_received(benchmark::State& state) {
     const auto taken = decoder.take(sender.bytes(), fixture.queue);
     if (taken.bytes != sender.bytes().size()) state.SkipWithError("not all taken");
   }
-  state.counters["rate"] =
-      benchmark::Counter(static_cast<double>(fixture.queue.written()), benchmark::Counter::kIsRate);
+  state.counters["rate"] = benchmark::Counter(
+      static_cast<double>(fixture.queue.numbers().written()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(decode_received)->ArgName("size")->Arg(200)->Arg(16384);
 

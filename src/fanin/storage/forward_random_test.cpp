@@ -31,7 +31,7 @@ protected:
     (void)queue.give_up_until(std::min(events, next + count));
     announce(queue.next_event());
   }
-  void count_late() { late_ += left_->fixture.queue.dropped(wire::DropReason::late); }
+  void count_late() { late_ += left_->fixture.queue.numbers().dropped(wire::DropReason::late); }
   void turns(std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) turn(1ms);
   }

@@ -371,7 +371,9 @@ TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
   left_.emplace(nobody); // it is back
   until([&] { return log_.contains("is here\n"); });
   ASSERT_EQ(submit(16), SubmitOutcome::accepted);
-  until([&] { return left_->fixture.queue.held() || left_->fixture.queue.next_event() == 12; });
+  until([&] {
+    return left_->fixture.queue.numbers().held() || left_->fixture.queue.next_event() == 12;
+  });
   until([&] { return left_->fixture.queue.next_event() == 12; });
   left_->source->announced(12);
   until([&] { return committed_.size() == 4; });
@@ -518,8 +520,8 @@ TEST_F(Forward, a_later_sink_does_not_send_what_the_slice_has_read) {
   ASSERT_EQ(submit(4), SubmitOutcome::accepted);
   ASSERT_EQ(submit(8), SubmitOutcome::accepted);
   until([&] { return left_->fixture.queue.next_event() == 12; });
-  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::number_repeat), 0U);
-  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(left_->fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 0U);
+  EXPECT_EQ(left_->fixture.queue.numbers().dropped(wire::DropReason::number_back), 0U);
   left_->source->announced(12);
   until([&] { return committed_.size() == 3; });
   EXPECT_EQ(undelivered_, 0U);
@@ -557,7 +559,8 @@ TEST_F(Forward, what_a_slice_builds_before_it_has_got_it_is_not_delivered) {
   left_->source->announced(12);
   until([&] { return committed_.size() == 3; });
   EXPECT_EQ(undelivered_, 6U);
-  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::late), 0U) << "8 and 9 are not sent";
+  EXPECT_EQ(left_->fixture.queue.numbers().dropped(wire::DropReason::late), 0U)
+      << "8 and 9 are not sent";
   EXPECT_THAT(log_, ::testing::HasSubstr("has announced events before it got them"));
 }
 
@@ -575,7 +578,7 @@ TEST_F(Forward, what_a_slice_has_forgotten_when_it_joins_again_is_not_delivered)
   for (int i = 0; i < 10; ++i) turn(1ms); // these are sent
   left_->join(10);
   until_left_has_read(16);
-  EXPECT_EQ(left_->fixture.queue.written(), 6U);
+  EXPECT_EQ(left_->fixture.queue.numbers().written(), 6U);
   left_->source->announced(16);
   until([&] { return committed_.size() == 4; });
   EXPECT_EQ(undelivered_, 6U) << "4 to 9";
@@ -596,7 +599,9 @@ TEST_F(Forward, what_a_slice_announces_while_it_reads_nothing_is_not_sent) {
   left_->source->announced(8);
   slices_read_ = true;
   until([&] { return committed_.size() == 2; });
-  until([&] { return undelivered_ + left_->fixture.queue.dropped(wire::DropReason::late) == 4; });
+  until([&] {
+    return undelivered_ + left_->fixture.queue.numbers().dropped(wire::DropReason::late) == 4;
+  });
   EXPECT_GT(undelivered_, 0U);
   until([&] { return log_.contains("from here, or got them too late"); });
 }

@@ -26,7 +26,7 @@ struct FragmentEntry {
   std::uint32_t size_and_flags = 0;
   std::uint32_t crc32c = 0; ///< of the payload, 0 where integrity = "none"; absent: AbsentReason
 
-  [[nodiscard]] static FragmentEntry make_absent(AbsentReason why) {
+  [[nodiscard]] static constexpr FragmentEntry make_absent(AbsentReason why) {
     return {fragment_absent, static_cast<std::uint32_t>(why)};
   }
 

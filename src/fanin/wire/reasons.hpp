@@ -10,8 +10,8 @@
 namespace fanin::wire {
 
 /// Why a fragment was dropped before it was announced. A new reason is a line here and one in the
-/// table below; status messages and FragmentQueue (source/), which drops, get longer with it.
-/// docs/plugins.md explains the reasons.
+/// table below; status messages get longer with it. EventNumbers (source/) drops; docs/plugins.md
+/// explains the reasons.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
   number_repeat, ///< the same number again

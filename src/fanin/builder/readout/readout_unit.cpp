@@ -242,14 +242,13 @@ bool ReadoutUnit::on_horizon(const wire::Horizon& horizon) {
 }
 
 bool ReadoutUnit::on_reset_reply(const wire::ResetReply& reply) {
-  using Fall = source::FragmentQueue::Fall;
   if (!std::exchange(reset_requested_, false)) return false;
   sources_.retry();
   if (reply.granted == 0) {
     begin_run();
     return true;
   }
-  sources_.set_may_fall(Fall::yes);
+  sources_.allow_reset(source::CounterReset::yes);
   view_.horizon = reply.horizon;
   announcer_.reset();
   sources_.forget_numbers();
@@ -259,7 +258,7 @@ bool ReadoutUnit::on_reset_reply(const wire::ResetReply& reply) {
 
 void ReadoutUnit::begin_run() {
   run_begun_ = true;
-  sources_.set_may_fall(source::FragmentQueue::Fall::no);
+  sources_.allow_reset(source::CounterReset::no);
 }
 
 bool ReadoutUnit::on_assign(const wire::Assign& assign) {
@@ -344,8 +343,8 @@ void ReadoutUnit::report_held() {
 // source was given up. While the run has no event of this readout unit, which waits for others,
 // that can be taken back.
 void ReadoutUnit::request_reset() {
-  const bool may_fall = announcer_.begun() && !view_.joined_at && !view_.last && !run_begun_;
-  const bool fell = sources_.asks_to_fall() || (may_fall && sources_.any_beyond());
+  const bool may_reset = announcer_.begun() && !view_.joined_at && !view_.last && !run_begun_;
+  const bool fell = sources_.requests_reset() || (may_reset && sources_.any_beyond());
   if (reset_requested_ || !fell || !control_->roomy()) return;
   reset_requested_ = true;
   control_->send(wire::ResetRequest{});
@@ -366,7 +365,7 @@ void ReadoutUnit::announce(bool idle, Time now) {
   const auto answered = sources_.to_announce(view());
   if (!answered) return;
   if (!announcer_.begun()) {
-    sources_.set_may_fall(source::FragmentQueue::Fall::ask);
+    sources_.allow_reset(source::CounterReset::ask);
     begin_at(sources_.first_event(), sources_.none_begins());
   }
   ControlOut out{*control_};
@@ -434,7 +433,8 @@ std::vector<std::pair<SourceId, std::string>> ReadoutUnit::failed_sources() cons
 
 std::uint64_t ReadoutUnit::fragments_read() const {
   std::uint64_t sum = 0;
-  for (const source::FragmentQueue* const queue : sources_.queues()) sum += queue->written();
+  for (const source::FragmentQueue* const queue : sources_.queues())
+    sum += queue->numbers().written();
   return sum;
 }
 

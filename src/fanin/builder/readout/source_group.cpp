@@ -50,7 +50,8 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
   }
   if (!run.joined_at) return;
   horizon_ = *run.joined_at;
-  for (Member& member : members_) member.reader.queue().set_others(others_of(member, run));
+  for (Member& member : members_)
+    member.reader.queue().numbers().set_others(others_of(member, run));
 }
 
 void SourceGroup::reset() {
@@ -74,7 +75,8 @@ bool SourceGroup::read(const RunView& run, Time now) {
     if (reader.far_ahead()) continue; // goes on when batches have been cut
     if (reader.due(now, retry)) {
       source::FragmentQueue& queue = reader.queue();
-      if (!queue.numbered() || queue.held()) queue.set_others(others_of(member, run));
+      if (!queue.numbered() || queue.numbers().held())
+        queue.numbers().set_others(others_of(member, run));
       reader.read(now);
       if (reader.failed()) {
         log_(LogLevel::error,
@@ -142,12 +144,12 @@ bool SourceGroup::any_far_ahead() const {
 
 // It has said that nothing comes for now, and nothing that it gave before is to be decided.
 bool SourceGroup::pauses(const Member& member) {
-  return member.reader.paused() && !member.queue().held();
+  return member.reader.paused() && !member.queue().numbers().held();
 }
 
 // It was given up, or came to its end, before it said anything: where it is says nothing.
 bool SourceGroup::has_no_number(const Member& member) {
-  return member.queue().nothing_said() && (member.watch.silent() || member.reader.done());
+  return member.queue().numbers().nothing_said() && (member.watch.silent() || member.reader.done());
 }
 
 std::optional<EventNumber> SourceGroup::lowest_own() const {
@@ -164,14 +166,14 @@ std::optional<EventNumber> SourceGroup::lowest_own() const {
 bool SourceGroup::was_passed(const Member& member, EventNumber horizon) {
   const source::FragmentQueue& queue = member.queue();
   return queue.numbered() && queue.next_event() > horizon && has_no_number(member) &&
-         !member.reader.done() && !queue.held() && !queue.open();
+         !member.reader.done() && !queue.numbers().held() && !queue.open();
 }
 
 // Numbers fell, before anything was announced.
 void SourceGroup::forget_number_beyond(EventNumber horizon) {
   for (Member& member : members_) {
     if (!was_passed(member, horizon)) continue;
-    member.reader.queue().forget_number();
+    member.reader.queue().numbers().forget();
     member.watch.begin();
   }
 }
@@ -250,9 +252,9 @@ bool SourceGroup::apart() {
 void SourceGroup::judge_held(const RunView& run, bool answered) {
   for (Member& member : members_) {
     source::FragmentQueue& queue = member.reader.queue();
-    if (!queue.held()) continue;
-    queue.set_others(others_of(member, run));
-    (void)queue.judge_held_again();
+    if (!queue.numbers().held()) continue;
+    queue.numbers().set_others(others_of(member, run));
+    (void)queue.numbers().judge_held_again();
   }
   confirm_equal(queues_);
   confirm_near(queues_, system_.event_window);
@@ -261,9 +263,9 @@ void SourceGroup::judge_held(const RunView& run, bool answered) {
   for (Member& member : members_) {
     if (!member.reader.done()) continue;
     if (nobody_goes_on) {
-      member.reader.queue().end_held();
+      member.reader.queue().numbers().end_held();
     } else {
-      member.reader.queue().take_at_end();
+      member.reader.queue().numbers().take_at_end();
     }
   }
 }
@@ -277,8 +279,8 @@ bool SourceGroup::take_decided() {
 
 wire::Paused SourceGroup::pause(const RunView& run) {
   for (Member& member : members_) {
-    member.reader.queue().set_others(others_of(member, run));
-    member.reader.queue().end_held();
+    member.reader.queue().numbers().set_others(others_of(member, run));
+    member.reader.queue().numbers().end_held();
   }
   wire::Paused paused{.span = system_.event_window};
   ends_.clear();
@@ -287,7 +289,7 @@ wire::Paused SourceGroup::pause(const RunView& run) {
     if (!queue.numbered()) continue;
     paused.next_event = std::max(paused.next_event, queue.next_event());
     // Of fragments that are far apart it may hold any span, unless it has just jumped.
-    const bool in_a_row = queue.in_a_row() >= source::enough_in_a_row;
+    const bool in_a_row = queue.numbers().in_a_row() >= source::enough_in_a_row;
     const std::uint64_t holds = in_a_row ? queue.next_event() - queue.first_event() : 0;
     paused.span = std::max<std::uint64_t>({paused.span, queue.options().window, holds});
     if (!member.reader.done()) ends_.push_back(queue.next_event());
@@ -331,7 +333,7 @@ void SourceGroup::pass_over_stalled(Duration now) {
         .next = queue.numbered() ? queue.next_event() : 0,
         .moved_at = member.watch.moved_at(),
         .follows = queue.numbered() && !member.reader.done() && waited_for,
-        .leads = queue.numbered() && queue.in_a_row() >= source::enough_in_a_row};
+        .leads = queue.numbered() && queue.numbers().in_a_row() >= source::enough_in_a_row};
   }
   for (const auto& pair : overtaking_.update(overtaking_ends_, now)) {
     const Member& behind = members_[pair.behind];
@@ -417,7 +419,8 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
     const source::FragmentQueue& queue = member.queue();
     if (!queue.numbered()) {
       // A run without any event at all still has to end.
-      const bool holds = queue.held() && (!run.last || *queue.held() < run.limit);
+      const bool holds =
+          queue.numbers().held() && (!run.last || *queue.numbers().held() < run.limit);
       const bool may_begin = (!run.last && !member.reader.done()) || holds;
       if (may_begin || (run.limit != 0 && horizon_ != 0)) return {};
       continue;

@@ -20,6 +20,7 @@
 #include "fanin/builder/readout/source_reader.hpp"
 #include "fanin/builder/readout/source_watch.hpp"
 #include "fanin/builder/system.hpp"
+#include "fanin/source/event_numbers.hpp"
 
 namespace fanin::builder {
 
@@ -45,7 +46,7 @@ public:
   // Room or numbers were given back: sources whose queues were full may go on.
   void retry() { retry_ = true; }
   void set_limit(EventNumber limit, bool last = false) {
-    for (source::FragmentQueue* const queue : queues_) queue->set_limit(limit, last);
+    for (source::FragmentQueue* const queue : queues_) queue->numbers().set_limit(limit, last);
   }
   // These events were cut.
   void release_until(EventNumber event) {
@@ -77,11 +78,12 @@ public:
   // True: sources that were held back because of a jump go on.
   [[nodiscard]] bool take_decided();
   // A source's counter was reset, and its numbers were announced.
-  [[nodiscard]] bool asks_to_fall() const {
-    return std::ranges::any_of(queues_, [](const auto* queue) { return queue->asks_to_fall(); });
+  [[nodiscard]] bool requests_reset() const {
+    return std::ranges::any_of(queues_,
+                               [](const auto* queue) { return queue->numbers().requests_reset(); });
   }
-  void set_may_fall(source::FragmentQueue::Fall may) {
-    for (source::FragmentQueue* const queue : queues_) queue->set_may_fall(may);
+  void allow_reset(source::CounterReset may) {
+    for (source::FragmentQueue* const queue : queues_) queue->numbers().allow_reset(may);
   }
   // Reading ends: nothing follows what is held, and nothing is read beyond what the answer says.
   [[nodiscard]] wire::Paused pause(const RunView& run);

@@ -248,14 +248,14 @@ TEST_F(Group, number_that_a_source_holds_is_not_passed_over_while_it_pauses) {
   scripts_[1].result = {ReadState::waiting, never};
   give({}, {501});
   EXPECT_EQ(next(1), 502U);
-  EXPECT_EQ(group_.queues()[1]->dropped(wire::DropReason::late), 0U);
+  EXPECT_EQ(group_.queues()[1]->numbers().dropped(wire::DropReason::late), 0U);
   EXPECT_FALSE(group_.queues()[1]->entry(500).absent());
 }
 
 // Else two wrong numbers in a row would make the next spill of all that pause late.
 TEST_F(Group, source_that_pauses_is_not_given_up_where_one_alone_is_more_than_a_window_ahead) {
   give({0, 1}, {0, 1});
-  group_.set_may_fall(source::FragmentQueue::Fall::no);
+  group_.allow_reset(source::CounterReset::no);
   scripts_[1].result = {ReadState::paused, never};
   give({}, {});
   give({50'000, 50'001}, {});
@@ -264,7 +264,7 @@ TEST_F(Group, source_that_pauses_is_not_given_up_where_one_alone_is_more_than_a_
   scripts_[1].result = {ReadState::waiting, never};
   give({}, {2, 3});
   EXPECT_EQ(next(1), 4U);
-  EXPECT_EQ(group_.queues()[1]->dropped(wire::DropReason::late), 0U);
+  EXPECT_EQ(group_.queues()[1]->numbers().dropped(wire::DropReason::late), 0U);
   scripts_[1].result = {ReadState::paused, never};
   give({50'002, 50'003, 50'004, 50'005, 50'006, 50'007, 50'008, 50'009}, {});
   pass(200ms);
@@ -275,7 +275,7 @@ TEST_F(Group, source_that_pauses_is_not_given_up_where_one_alone_is_more_than_a_
 TEST_F(Group, sources_that_pause_lose_nothing_when_one_of_them_begins_again_before_the_other) {
   system_.latency = 20ms;
   give({0, 1}, {0, 1});
-  group_.set_may_fall(source::FragmentQueue::Fall::no);
+  group_.allow_reset(source::CounterReset::no);
   for (auto& script : scripts_) script.result = {ReadState::paused, never};
   pass(1s);
   scripts_[0].result = {ReadState::waiting, never};
@@ -285,7 +285,7 @@ TEST_F(Group, sources_that_pause_lose_nothing_when_one_of_them_begins_again_befo
   EXPECT_EQ(next(1), 2U);
   scripts_[1].result = {ReadState::waiting, never};
   give({}, {2, 3});
-  EXPECT_EQ(group_.queues()[1]->dropped(wire::DropReason::late), 0U);
+  EXPECT_EQ(group_.queues()[1]->numbers().dropped(wire::DropReason::late), 0U);
   scripts_[1].result = {ReadState::paused, never};
   give({4}, {});
   turn(20ms);

@@ -1,4 +1,5 @@
 #include "fanin/builder/readout/source_numbers.hpp"
+#include "fanin/source/event_numbers.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +10,7 @@ namespace fanin::builder {
 namespace {
 // Beyond the limit there is no event.
 void confirm(source::FragmentQueue& queue) {
-  if (queue.held() < queue.limit()) (void)queue.confirm_held();
+  if (queue.numbers().held() < queue.limit()) (void)queue.numbers().confirm_held();
 }
 } // namespace
 
@@ -25,14 +26,14 @@ std::optional<EventNumber> lowest_number(SourceQueues queues) {
 std::optional<EventNumber> lowest_held(SourceQueues queues) {
   std::optional<EventNumber> lowest;
   for (const source::FragmentQueue* const queue : queues) {
-    if (const auto held = queue->held()) lowest = std::min(lowest.value_or(*held), *held);
+    if (const auto held = queue->numbers().held()) lowest = std::min(lowest.value_or(*held), *held);
   }
   return lowest;
 }
 
 void confirm_held(SourceQueues queues, EventNumber number) {
   for (source::FragmentQueue* const queue : queues) {
-    if (queue->held() == number) confirm(*queue);
+    if (queue->numbers().held() == number) confirm(*queue);
   }
 }
 
@@ -40,7 +41,7 @@ void confirm_equal(SourceQueues queues) {
   if (queues.size() < 2) return;
   std::vector<std::pair<EventNumber, source::FragmentQueue*>> held;
   for (source::FragmentQueue* const queue : queues) {
-    if (const auto number = queue->held()) held.emplace_back(*number, queue);
+    if (const auto number = queue->numbers().held()) held.emplace_back(*number, queue);
   }
   std::ranges::sort(held);
   for (std::size_t i = 0; i < held.size(); ++i) {
@@ -55,11 +56,12 @@ void confirm_near(SourceQueues queues, std::uint64_t window) {
     return std::max(a, b) - std::min(a, b) < window;
   };
   for (source::FragmentQueue* const queue : queues) {
-    if (!queue->unclear() || !queue->numbered()) continue;
-    const EventNumber number = queue->jump();
+    if (!queue->numbers().unclear() || !queue->numbered()) continue;
+    const EventNumber number = queue->numbers().jump();
     const bool confirmed = std::ranges::any_of(queues, [&](const source::FragmentQueue* other) {
-      return other != queue && ((other->held() && near(*other->held(), number)) ||
-                                (other->numbered() && near(other->next_event(), number)));
+      return other != queue &&
+             ((other->numbers().held() && near(*other->numbers().held(), number)) ||
+              (other->numbered() && near(other->next_event(), number)));
     });
     if (confirmed) confirm(*queue);
   }
@@ -72,10 +74,10 @@ std::optional<SourcesApart> find_apart(SourceQueues queues, std::uint64_t window
   }
   const auto first = [&](std::size_t i) { return queues[i]->first_event(); };
   std::ranges::sort(sorted, {}, first);
-  EventNumber end = sorted.empty() ? 0 : queues[sorted.front()]->right_end();
+  EventNumber end = sorted.empty() ? 0 : queues[sorted.front()]->numbers().right_end();
   for (const std::size_t i : sorted) {
     if (first(i) > end && first(i) - end > window) return SourcesApart{sorted.front(), i};
-    end = std::max(end, queues[i]->right_end());
+    end = std::max(end, queues[i]->numbers().right_end());
   }
   return {};
 }

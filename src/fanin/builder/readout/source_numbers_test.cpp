@@ -65,13 +65,13 @@ TEST_F(SourceNumbers, number_that_another_readout_unit_holds_is_confirmed_where_
   write(1, {0, 9000});
   confirm_held(queues_, 5000);
   EXPECT_EQ(first_.next_event(), 5001U);
-  EXPECT_EQ(second_.held(), 9000U);
+  EXPECT_EQ(second_.numbers().held(), 9000U);
 }
 
 TEST_F(SourceNumbers, number_beyond_the_limit_is_not_confirmed) {
   first_.start(0);
   second_.start(0);
-  first_.set_limit(5000);
+  first_.numbers().set_limit(5000);
   write(0, {0, 5000});
   confirm_held(queues_, 5000);
   EXPECT_EQ(first_.next_event(), 1U);
@@ -80,13 +80,13 @@ TEST_F(SourceNumbers, number_beyond_the_limit_is_not_confirmed) {
 TEST_F(SourceNumbers, jump_is_right_where_another_source_has_come_within_the_window) {
   first_.start(0);
   write(0, {0, 5000, 10000});
-  ASSERT_TRUE(first_.unclear());
+  ASSERT_TRUE(first_.numbers().unclear());
   second_.start(4000);
   confirm_near(queues_, window);
-  EXPECT_TRUE(first_.unclear());
+  EXPECT_TRUE(first_.numbers().unclear());
   second_.start(4950);
   confirm_near(queues_, window);
-  EXPECT_FALSE(first_.held());
+  EXPECT_FALSE(first_.numbers().held());
   EXPECT_EQ(first_.next_event(), 5001U);
 }
 

@@ -13,16 +13,16 @@ SourceReader::SourceReader(ReadoutInput input, Duration longest_pause)
 
 Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining != 0) queue_.start(welcome.first_event);
-  queue_.set_limit(welcome.limit);
-  if (welcome.joining == 0) queue_.set_may_fall(source::FragmentQueue::Fall::yes);
+  queue_.numbers().set_limit(welcome.limit);
+  if (welcome.joining == 0) queue_.numbers().allow_reset(source::CounterReset::yes);
   last_ = {.wake = now};
   gives_more_ = far_ahead_ = unclear_ = false;
   bytes_max_ = 0;
   pause_.end();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
-    dropped_before_[reason] = queue_.dropped(static_cast<wire::DropReason>(reason));
+    dropped_before_[reason] = queue_.numbers().dropped(static_cast<wire::DropReason>(reason));
   }
-  auto started = source_->start(queue_.counter_of(welcome.first_event), now);
+  auto started = source_->start(queue_.numbers().counter_of(welcome.first_event), now);
   if (!started) last_ = {source::ReadState::failed, never, started.error()};
   return started;
 }
@@ -48,7 +48,7 @@ void SourceReader::read(Time now) {
   const std::uint64_t bytes = bytes_max_ - bytes_before;
   if (waits()) pause_.begin(bytes, now);
   gives_more_ = has_more() && (bytes > 0 || queue_.next_event() != answered);
-  unclear_ = queue_.unclear();
+  unclear_ = queue_.numbers().unclear();
   pages_left_ = pool_.available();
 }
 
@@ -60,7 +60,7 @@ Time SourceReader::next_read(Time now) const {
 }
 
 bool SourceReader::take_decided() {
-  if (!unclear_ || queue_.unclear()) return false;
+  if (!unclear_ || queue_.numbers().unclear()) return false;
   unclear_ = false;
   return true;
 }
@@ -70,7 +70,7 @@ void SourceReader::count(wire::NodeCounters& node, wire::SourceCounters& own) co
   node.pages_in_use += pool_.pages() - pool_.available();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
     own.dropped[reason] =
-        queue_.dropped(static_cast<wire::DropReason>(reason)) - dropped_before_[reason];
+        queue_.numbers().dropped(static_cast<wire::DropReason>(reason)) - dropped_before_[reason];
   }
 }
 

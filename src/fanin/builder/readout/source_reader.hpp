@@ -7,6 +7,7 @@
 
 #include "fanin/builder/readout/read_pause.hpp"
 #include "fanin/memory/page_pool.hpp"
+#include "fanin/source/event_numbers.hpp"
 #include "fanin/source/source.hpp"
 #include "fanin/wire/control.hpp"
 
@@ -41,7 +42,7 @@ public:
   [[nodiscard]] bool due(Time now, bool retry) const;
   void read(Time now);
   // The event manager knows all events below: its batches have them.
-  void announced(EventNumber end) { source_->announced(queue_.counter_of(end)); }
+  void announced(EventNumber end) { source_->announced(queue_.numbers().counter_of(end)); }
   // When it is due, unless its descriptor or its queue makes it due before. Requires that it is not
   // done().
   [[nodiscard]] Time next_read(Time now) const;

@@ -130,7 +130,7 @@ TEST_F(Reader, source_is_not_busy_while_all_that_it_gives_is_dropped) {
     give(size);
     EXPECT_FALSE(reader_.busy()) << size;
   }
-  EXPECT_EQ(reader_.queue().dropped(wire::DropReason::number_jump), 4U);
+  EXPECT_EQ(reader_.queue().numbers().dropped(wire::DropReason::number_jump), 4U);
   script_.size = 1024;
   read({ReadState::more}, 1);
   EXPECT_TRUE(reader_.busy());
@@ -140,7 +140,7 @@ TEST_F(Reader, source_is_not_busy_while_all_that_it_gives_is_late) {
   read({ReadState::more}, 1);
   ASSERT_TRUE(reader_.queue().give_up_until(1'000'000));
   read({ReadState::more}, 3);
-  EXPECT_EQ(reader_.queue().dropped(wire::DropReason::late), 3U);
+  EXPECT_EQ(reader_.queue().numbers().dropped(wire::DropReason::late), 3U);
   EXPECT_FALSE(reader_.busy());
 }
 

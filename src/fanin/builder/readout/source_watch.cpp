@@ -1,4 +1,5 @@
 #include "fanin/builder/readout/source_watch.hpp"
+#include "fanin/source/event_numbers.hpp"
 
 #include <fmt/format.h>
 
@@ -23,13 +24,13 @@ bool is_behind(const source::FragmentQueue& queue, EventNumber horizon) {
 void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, bool ends,
                                 Duration now) {
   if (busy) moved_at_ = now;
-  const EventNumber before = std::exchange(reached_, queue.reached_end());
-  if (std::exchange(written_, queue.written()) != queue.written()) {
-    const std::uint64_t late = queue.dropped(wire::DropReason::late) - late_before_;
+  const EventNumber before = std::exchange(reached_, queue.numbers().reached_end());
+  if (std::exchange(written_, queue.numbers().written()) != queue.numbers().written()) {
+    const std::uint64_t late = queue.numbers().dropped(wire::DropReason::late) - late_before_;
     if (state_.standing != Standing::present && late > 0) {
       log_(LogLevel::info,
            fmt::format("source {} is back at event {}; {} of its fragments were late", name_,
-                       queue.last_written(), late));
+                       queue.numbers().last_accepted(), late));
     }
     state_.standing = Standing::present;
     state_.trailing_reported = false;
@@ -50,7 +51,8 @@ void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, b
 }
 
 void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue) {
-  if (state_.standing == Standing::present) late_before_ = queue.dropped(wire::DropReason::late);
+  if (state_.standing == Standing::present)
+    late_before_ = queue.numbers().dropped(wire::DropReason::late);
   state_.standing = standing;
   state_.slow_since.reset();
 }
@@ -133,16 +135,16 @@ void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
 
 // Nobody confirms it, and nobody goes on without it. What is not triggered by then is wrong.
 void SourceWatch::watch_unclear(source::FragmentQueue& queue, bool ended, Duration now) {
-  const bool at_end = ended && queue.waits_at_end();
-  if (!at_end && !queue.unclear()) {
+  const bool at_end = ended && queue.numbers().waits_at_end();
+  if (!at_end && !queue.numbers().unclear()) {
     state_.unclear_since.reset();
   } else if (!state_.unclear_since) {
     state_.unclear_since = now;
   } else if (now - *state_.unclear_since >= system_.event_deadline / 2) {
     if (at_end) {
-      queue.end_held();
+      queue.numbers().end_held();
     } else {
-      queue.decide_unclear();
+      queue.numbers().decide_unclear();
     }
     state_.unclear_since.reset();
   }

@@ -245,13 +245,13 @@ TEST_F(Watched, jump_that_nobody_confirms_is_judged_after_half_of_the_deadline) 
   queue.start(0);
   const std::array<std::byte, 8> payload{};
   for (const EventNumber event : {0U, 5000U, 10000U}) (void)queue.write(event, payload);
-  ASSERT_TRUE(queue.unclear());
+  ASSERT_TRUE(queue.numbers().unclear());
   watch_.watch_unclear(queue, false, 1s);
   EXPECT_TRUE(watch_.has_deadline());
   watch_.watch_unclear(queue, false, 1s + 49ms);
-  EXPECT_TRUE(queue.unclear());
+  EXPECT_TRUE(queue.numbers().unclear());
   watch_.watch_unclear(queue, false, 1s + 50ms);
-  EXPECT_FALSE(queue.unclear());
+  EXPECT_FALSE(queue.numbers().unclear());
   EXPECT_FALSE(watch_.has_deadline());
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/source/event_numbers.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::source::testing {
@@ -31,7 +32,7 @@ struct QueueFixture {
       : pool(memory::PagePool::make(pool_options).value()), queue(options, *pool) {}
 
   // Nothing will follow: the last number counts without one.
-  void end_held() { queue.end_held(); }
+  void end_held() { queue.numbers().end_held(); }
 
   std::unique_ptr<memory::PagePool> pool;
   FragmentQueue queue;

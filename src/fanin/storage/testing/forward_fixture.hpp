@@ -56,7 +56,7 @@ struct Slice {
   // Nothing below `end` will come. A step may wait for the other sources to confirm it.
   [[nodiscard]] bool knows(EventNumber end) const {
     const source::FragmentQueue& queue = fixture.queue;
-    return (queue.numbered() && queue.next_event() == end) || queue.held() == end - 1;
+    return (queue.numbered() && queue.next_event() == end) || queue.numbers().held() == end - 1;
   }
   source::testing::QueueFixture fixture;
   std::unique_ptr<source::ReceiveSource> source;

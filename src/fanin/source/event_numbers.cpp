@@ -1,0 +1,457 @@
+#include "fanin/source/event_numbers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::source {
+
+namespace {
+// What is held may have no fragment.
+constexpr auto skipped_entry = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+constexpr auto dropped_entry = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
+} // namespace
+
+EventNumbers::EventNumbers(const FragmentQueueOptions& options, FragmentTable& table,
+                           FragmentPages& pages, FastPath& fast)
+    : options_(options),
+      table_(table),
+      pages_(pages),
+      fast_(fast),
+      numbering_(options.counter_bits, options.offset),
+      judge_(options.near, options.first) {
+  table_.begin_at(FragmentTable::not_begun);
+  start();
+}
+
+// --- the run -------------------------------------------------------------------------------------
+
+void EventNumbers::start() {
+  jumped_ = written_ = written();
+  table_.begin_at(FragmentTable::not_begun);
+  known_next_ = table_.next();
+  accepted_end_ = reported_end_ = late_end_ = 0;
+  last_decided_.reset();
+  beyond_last_ = 0;
+  limit_is_last_ = false;
+  allow_reset(CounterReset::no);
+  judge_.restart();
+  dropped_before_ = early_ = {};
+  dropped_there_ = 0;
+  forget_held();
+}
+
+void EventNumbers::join(EventNumber first) {
+  start();
+  judge_.join();
+  begin_at(first);
+}
+
+void EventNumbers::forget() {
+  FANIN_ASSERT(nothing_said() && !held_);
+  table_.begin_at(FragmentTable::not_begun);
+  known_next_ = table_.next();
+  late_end_ = 0;
+  judge_.restart();
+  find_fast_end();
+}
+
+void EventNumbers::set_limit(EventNumber limit, bool last) {
+  limit_ = std::min(limit, event_number_end);
+  limit_is_last_ = last;
+  judge_.set_end(options_.triggered && !last ? limit_ : event_number_end);
+  find_fast_end();
+}
+
+void EventNumbers::set_others(const OtherSources& others) {
+  judge_.set_others(others);
+  if (held_ && !held_->others_first_at) held_->others_first_at = others.high;
+}
+
+// Nothing is written yet: a lower number is late. What was dropped before had numbers of its own.
+void EventNumbers::begin_at(EventNumber first) {
+  if (!table_.begun() && dropped_at_ == table_.next()) {
+    dropped_before_ = {first - std::min(first, dropped_there_), first};
+  }
+  if (early_.end == first) dropped_before_ = early_;
+  table_.begin_at(first);
+  known_next_ = first;
+  find_fast_end();
+}
+
+// Numbers that are held, counters of which more is to be known, and numbers for which the table has
+// no slot yet are not for the fast path.
+void EventNumbers::find_fast_end() {
+  const bool slow = held_ || !numbering_.plain() || judge_.waits_for_first();
+  fast_.end = slow ? 0 : std::min(limit_, table_.room_end());
+}
+
+// What took the fast path.
+void EventNumbers::note_written() {
+  if (table_.next() == known_next_) return;
+  written_ = written();
+  last_decided_ = last_decided();
+  accepted_end_ = known_next_ = table_.next();
+  judge_.accepted_up_to(accepted_end_ - 1);
+}
+
+// --- what the source sends -----------------------------------------------------------------------
+
+std::optional<std::uint64_t> EventNumbers::last_decided() const {
+  if (held_ && fallen(held_->event)) return {};
+  if (table_.next() == known_next_) return last_decided_;
+  return numbering_.plain() ? table_.next() - 1 : offered_;
+}
+
+// Extended from what the source itself has said: that it was given up moves its counter by nothing.
+EventNumber EventNumbers::number_of(std::uint64_t counter) const {
+  if (table_.begun()) {
+    return numbering_.near(counter, reported_end_ != 0 ? reported_end_ : table_.next());
+  }
+  const EventNumber event = numbering_.without_wraps(counter);
+  if (!held_) return event;
+  const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
+  return near > held_->event && near - held_->event < options_.near ? near : event;
+}
+
+EventNumbers::Decision EventNumbers::offer(std::uint64_t counter) {
+  note_written();
+  fast_.throttled = false;
+  const EventNumber event = number_of(counter);
+  offered_ = std::min(counter, counter_of(event)); // without bits that are ignored
+  if (event >= event_number_end) return drop(event, wire::DropReason::number_jump);
+  if (judge_.too_early(event, held())) return drop(event, wire::DropReason::before_first);
+  if (is_passed(event)) return drop_passed(event);
+  const bool repeats = held() == event;
+  if (held_ && !judge_held(event)) return {Action::wait};
+  const bool too_early = judge_.too_early(event); // what it might confirm was dropped
+  if (too_early) return drop(event, wire::DropReason::before_first);
+  if (repeats && event + 1 == table_.next()) return drop(event, wire::DropReason::number_repeat);
+  if (!judge_.follows(event, next())) return {Action::hold, event};
+  if (event >= limit_) {
+    pass_limit();
+    return {Action::wait};
+  }
+  if (!table_.begun()) begin_at(event);
+  return {has_room(event) ? Action::take : Action::wait, event};
+}
+
+// It is below what was answered, and so below a number that is held, which is wrong then. But a
+// sparse source holds each of its numbers.
+EventNumbers::Decision EventNumbers::drop_passed(EventNumber event) {
+  if (judge_.waits_for_first()) {
+    judge_.join();
+    find_fast_end();
+  }
+  const bool waits = held_ && held_->state != Held::State::right;
+  if (waits && !judge_.follows_loosely(held_->event, next())) drop_held();
+  if (event >= accepted_end_) return drop(event, wire::DropReason::late);
+  if (event + 1 == accepted_end_) return drop(event, wire::DropReason::number_repeat);
+  last_back_ = event;
+  return drop(event, wire::DropReason::number_back);
+}
+
+EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason reason) {
+  using Reason = wire::DropReason;
+  ++dropped_[static_cast<std::size_t>(reason)];
+  const bool wrong = reason == Reason::number_jump || reason == Reason::before_first;
+  if (!wrong && held() != event) last_decided_ = offered_;
+  if (reason == Reason::late) {
+    reported_end_ = event + 1;
+    late_end_ = std::max(late_end_, reported_end_);
+  } else if (reason == Reason::before_first) {
+    early_ = {early_.end == event ? early_.first : event, event + 1};
+    judge_.dropped_early(event);
+  } else if (wire::is_about_number(reason)) {
+    dropped_there_ = dropped_at_ == table_.next() ? dropped_there_ + 1 : 1;
+    dropped_at_ = table_.next();
+  }
+  return {Action::drop, event};
+}
+
+void EventNumbers::take(EventNumber event) {
+  fill_skipped(event);
+  make_slot(event);
+  judge_.accepted(event);
+  reported_end_ = event + 1;
+  find_fast_end();
+}
+
+void EventNumbers::drop_fragment(const Decision& decision, wire::DropReason reason) {
+  const EventNumber event = decision.event;
+  if (decision.action == Action::take) {
+    fill_skipped(event);
+    fill_absent(event + 1, wire::AbsentReason::dropped);
+    accepted_end_ = reported_end_ = table_.next();
+    judge_.accepted(event);
+  } else {
+    hold(event, {pages_.position(), dropped_entry});
+  }
+  drop(event, reason);
+}
+
+void EventNumbers::hold(EventNumber event, const FragmentTable::Slot& slot) {
+  held_ = {.event = event, .counter = offered_, .slot = slot};
+  find_fast_end();
+}
+
+bool EventNumbers::skip_to(std::uint64_t counter) {
+  fast_.throttled = false;
+  if (counter == 0) return true;
+  note_written();
+  const EventNumber last = number_of(counter - 1); // it has none
+  if (last >= event_number_end) {
+    drop(last, wire::DropReason::number_jump);
+    return true;
+  }
+  if (judge_.waits_for_first()) return true;
+  if (fallen(last)) {
+    if (last >= accepted_end_) late_end_ = std::max(late_end_, last + 1);
+    return true;
+  }
+  if (held() == last) return confirm_at_pause();
+  if (held_ && !judge_held(last)) return false;
+  if (judge_.follows(last, next())) return skip_now(last + 1);
+  hold(last, {pages_.position(), skipped_entry});
+  return true;
+}
+
+bool EventNumbers::give_up_until(EventNumber event, wire::AbsentReason why) {
+  note_written();
+  if (held_ && held_->event < event) {
+    if (fallen(held_->event)) {
+      drop_held();
+    } else if (!take_held()) {
+      return false;
+    }
+  }
+  if (!table_.begun()) begin_at(event);
+  if (event <= table_.next()) return true;
+  if (why == wire::AbsentReason::none) why = reason_of_skip(event); // what came last was dropped
+  if (!table_.add_absent(event, pages_.end(), why)) return false;
+  known_next_ = event;
+  find_fast_end();
+  return true;
+}
+
+// Whether there is room for `event`, and for the gap in front of it.
+bool EventNumbers::has_room(EventNumber event) {
+  if (table_.has_room(event)) return true;
+  fast_.throttled = true;
+  return false;
+}
+
+// There is room.
+void EventNumbers::fill_absent(EventNumber end, wire::AbsentReason why) {
+  if (table_.next() >= end) return;
+  const bool added = table_.add_absent(end, pages_.end(), why);
+  FANIN_ASSERT(added);
+  known_next_ = table_.next();
+}
+
+// Numbers that were left out after fragments that were dropped: those were theirs.
+void EventNumbers::fill_skipped(EventNumber end) { fill_absent(end, reason_of_skip(end)); }
+
+wire::AbsentReason EventNumbers::reason_of_skip(EventNumber end) const {
+  const bool theirs =
+      dropped_at_ == table_.next() && end > table_.next() && end - table_.next() <= dropped_there_;
+  return theirs ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+}
+
+// For the fragment of `event`, which is the next one.
+void EventNumbers::make_slot(EventNumber event) {
+  if (table_.next() == table_.room_end()) table_.grow();
+  if (accepted_end_ != 0 && event - accepted_end_ >= judge_.reach()) jumped_ = written_;
+}
+
+bool EventNumbers::skip_now(EventNumber end) {
+  const EventNumber wanted = std::min(end, limit_);
+  if (wanted > table_.next() && has_room(wanted - 1)) fill_skipped(wanted);
+  reported_end_ = table_.next();
+  return table_.next() >= end;
+}
+
+// The source has a right number at the limit or beyond: then it has nothing up to there. What is
+// not triggered yet may be wrong all the same.
+void EventNumbers::pass_limit() {
+  if (table_.begun() && (!options_.triggered || limit_is_last_)) (void)skip_now(limit_);
+}
+
+// --- the number that is held ---------------------------------------------------------------------
+
+std::optional<EventNumbers::HeldFragment> EventNumbers::held_fragment() const {
+  if (!held_ || held_->slot.entry == skipped_entry) return {};
+  return HeldFragment{held_->event, held_->counter, fallen(held_->event)};
+}
+
+// False: it is right, and there is no room for it now; or others are asked about it.
+bool EventNumbers::judge_held(EventNumber following) {
+  if (held_->state == Held::State::right) return take_held();
+  if (options_.asks_others && judge_.asks(held_->event, following, next())) {
+    held_->state = Held::State::asked;
+    held_->following = following;
+    fast_.throttled = true;
+    return false;
+  }
+  return decide_held(following);
+}
+
+bool EventNumbers::decide_held(EventNumber following) {
+  switch (judge_.by_next(held_->event, following, next())) {
+  case NumberJudge::Verdict::right: return take_held();
+  case NumberJudge::Verdict::wrong:
+    if (following > held_->event) judge_.dropped_jump();
+    break;
+  case NumberJudge::Verdict::counter_reset:
+    // One of a number that has a fragment is not the counter: what follows may fall as well.
+    if (has(held_->event) && !has(following)) break;
+    if (reset_ == CounterReset::ask) {
+      requests_reset_ = fast_.throttled = true;
+      return false;
+    }
+    if (reset_ == CounterReset::yes) {
+      begin_again();
+      return take_held();
+    }
+  }
+  drop_held();
+  return true;
+}
+
+void EventNumbers::decide_asked() {
+  const EventNumber following = std::exchange(held_->following, held_->event);
+  held_->state = Held::State::unconfirmed;
+  (void)decide_held(following);
+}
+
+bool EventNumbers::judge_held_again() {
+  if (!held_ || fallen(held_->event)) return false;
+  if (held_->state == Held::State::right || judge_.reached(held_->event)) return take_held();
+  if (held_->state != Held::State::asked) return false;
+  if (!judge_.waits_for_others(held_->event, next())) {
+    decide_asked();
+    return true;
+  }
+  if (!judge_.jumps(held_->event, next()) || !others_have_gone_on()) return false;
+  drop_held();
+  return true;
+}
+
+bool EventNumbers::others_have_gone_on() const {
+  return judge_.left_behind(table_.next(), held_->others_first_at.value_or(event_number_end));
+}
+
+void EventNumbers::decide_unclear() {
+  if (!unclear()) return;
+  if (held_->state == Held::State::right) return drop_held();
+  if (!judge_.jumps(held_->event, next()) && !others_have_gone_on()) {
+    (void)take_held();
+  } else {
+    decide_asked();
+  }
+}
+
+void EventNumbers::take_at_end() {
+  if (!held_ || held_->state == Held::State::right || fallen(held_->event)) return;
+  if (judge_.right_at_end(held_->event) || judge_.follows_loosely(held_->event, next())) {
+    (void)take_held();
+  }
+}
+
+// The source says its number once more, since nothing follows for now. A jump may be wrong twice.
+bool EventNumbers::confirm_at_pause() {
+  const bool right = !judge_.jumps(held_->event, next()) || judge_.right_at_end(held_->event);
+  return held_->slot.entry.absent() || !right || fallen(held_->event) || take_held();
+}
+
+void EventNumbers::end_held() {
+  take_at_end();
+  if (held_ && held_->state != Held::State::right) drop_held();
+}
+
+// It is right: numbers below are skipped. False: there is no room, or it is not wanted.
+bool EventNumbers::take_held() {
+  held_->state = Held::State::right;
+  const Held held = *held_;
+  if (held.event >= limit_ && limit_is_last_) return leave_beyond_last();
+  if (held.event >= limit_) {
+    pass_limit();
+    return false;
+  }
+  if (!table_.begun()) begin_at(held.event + (held.slot.entry == skipped_entry ? 1 : 0));
+  if (held.event >= table_.next() && !has_room(held.event)) return false;
+  judge_.taken(held.event);
+  if (held.slot.entry != skipped_entry) last_decided_ = held.counter;
+  fill_skipped(held.event);
+  if (held.slot.entry.absent()) {
+    fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.slot.entry.crc32c));
+  } else {
+    make_slot(held.event);
+    table_.next_slot() = held.slot;
+    table_.add_next();
+    pages_.complete();
+    accepted_end_ = known_next_ = table_.next();
+    ++written_;
+    judge_.accepted(held.event);
+  }
+  reported_end_ = table_.next();
+  forget_held();
+  return true;
+}
+
+// Beyond the last event. A dense source may go on below, behind two wrong numbers. Few of them
+// follow each other.
+bool EventNumbers::leave_beyond_last() {
+  if (std::exchange(beyond_since_, written_) != written_) beyond_last_ = 0;
+  ++beyond_last_;
+  if (judge_.follows_loosely(held_->event, next()) || beyond_last_ >= enough_in_a_row) pass_limit();
+  leave_held();
+  return true;
+}
+
+// It holds the source back no more.
+void EventNumbers::forget_held() {
+  held_.reset();
+  fast_.throttled = false;
+  find_fast_end();
+}
+
+void EventNumbers::leave_held() {
+  if (!held_->slot.entry.absent()) pages_.take_back(held_->slot.position);
+  forget_held();
+}
+
+void EventNumbers::drop_held() {
+  const Held held = *held_;
+  leave_held();
+  if (held.slot.entry != dropped_entry) drop(held.event, wire::DropReason::number_jump);
+}
+
+bool EventNumbers::has(EventNumber event) const {
+  return event >= table_.base() && event < table_.next() && !table_.entry(event).absent();
+}
+
+// The numbers fell before the run began. If they fall to one that had no fragment between others
+// that had, wrong ones had confirmed each other, and the source goes on where it was. Otherwise its
+// counter was reset: all that it gave before was of no event.
+void EventNumbers::begin_again() {
+  const EventNumber from = held_->event;
+  const bool goes_on = from > table_.base() && !has(from);
+  for (EventNumber event = goes_on ? from : table_.base(); event < table_.next();
+       event = table_.alike_until(event)) {
+    if (table_.entry(event).absent()) continue;
+    drop(event, wire::DropReason::number_jump);
+    --written_;
+  }
+  accepted_end_ = reported_end_ = late_end_ = 0;
+  if (goes_on) {
+    table_.cut_back(from);
+    known_next_ = from;
+    judge_.fell_back();
+    return;
+  }
+  pages_.begin_at(held_->slot.position);
+  judge_.restart();
+  begin_at(from);
+}
+
+} // namespace fanin::source

@@ -1,0 +1,264 @@
+// The event numbers of one source: the one place where it is decided what becomes of a number. Its
+// parts say what a value of the source's counter means (Numbering) and which numbers are right
+// (NumberJudge). docs/modules/source.md says which rule is where.
+//
+// FragmentQueue takes the next number without asking, up to FastPath::end, and asks here about each
+// other one. A decision changes the table, and gives back the pages of what was written and is
+// dropped. What is known of all sources together comes from the readout unit (builder/readout/).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "fanin/source/fragment_pages.hpp"
+#include "fanin/source/fragment_queue.hpp"
+#include "fanin/source/fragment_table.hpp"
+#include "fanin/source/number_judge.hpp"
+#include "fanin/source/numbering.hpp"
+#include "fanin/wire/reasons.hpp"
+
+namespace fanin::source {
+
+// Whether the source's counter may be reset. Until the run has an event of the source it may: the
+// numbers begin again, and what came before is dropped. `ask`: the source waits for an answer.
+enum class CounterReset : std::uint8_t { no, ask, yes };
+
+// Knows no byte of a fragment, and no time. It stays one type of more than 400 lines, since each
+// decision changes what the next one is decided by: the number that is held, the table, and what
+// the source has said. Thread: the loop of the readout unit.
+class EventNumbers {
+public:
+  // All must outlive it.
+  EventNumbers(const FragmentQueueOptions& options, FragmentTable& table, FragmentPages& pages,
+               FastPath& fast);
+
+  // --- the run -----------------------------------------------------------------------------------
+
+  // The run begins: nothing is known of the source's numbers.
+  void start();
+  // The readout unit joins a run under way at `first`.
+  void join(EventNumber first);
+  // The source was given up before it said anything: it has no number again. Requires
+  // nothing_said(), no fragment that is open, and no number that is held.
+  void forget();
+  // Sets limit(). `last`: nothing beyond it will be wanted; a number held there is forgotten.
+  void set_limit(EventNumber limit, bool last = false);
+  [[nodiscard]] EventNumber limit() const { return limit_; }
+  // Sets FastPath::end. Call it when numbers were released.
+  void find_fast_end();
+  // Sets what the judging of numbers uses of the other sources.
+  void set_others(const OtherSources& others);
+  void allow_reset(CounterReset may) {
+    reset_ = may;
+    requests_reset_ = false;
+  }
+  // The counter was reset; the source waits until allow_reset() is called again.
+  [[nodiscard]] bool requests_reset() const { return requests_reset_; }
+
+  // --- what the source sends ---------------------------------------------------------------------
+
+  enum class Action : std::uint8_t {
+    take, // it is right, and there is room: take() or drop_fragment()
+    hold, // nothing confirms it yet: hold() or drop_fragment()
+    drop, // it was dropped and counted
+    wait // it is not decided, or not wanted yet: it has to be offered again
+  };
+  struct Decision {
+    Action action;
+    EventNumber event = 0;
+  };
+  // Decides about a fragment with this value of the source's counter. The number that is held is
+  // decided first.
+  [[nodiscard]] Decision offer(std::uint64_t counter);
+  // The fragment of this number is begun. Numbers that were left out become absent.
+  void take(EventNumber event);
+  // What was written last is a fragment whose number is held; or nothing was written for it, and
+  // the slot is absent.
+  void hold(EventNumber event, const FragmentTable::Slot& slot);
+  // Its fragment is late: it was given up, and the numbers cannot fall.
+  [[nodiscard]] bool is_passed(EventNumber event) const {
+    return fallen(event) && reset_ == CounterReset::no;
+  }
+  // Counts a fragment that is dropped.
+  Decision drop(EventNumber event, wire::DropReason reason);
+  // The number counts, but the fragment cannot be taken.
+  void drop_fragment(const Decision& decision, wire::DropReason reason);
+  // As the functions of FragmentQueue.
+  [[nodiscard]] bool skip_to(std::uint64_t counter);
+  [[nodiscard]] bool give_up_until(EventNumber event, wire::AbsentReason why);
+
+  // The value of the source's counter, as it was sent, of the last fragment of the run whose number
+  // is decided and not a wrong one. None while a number is held that fell: the counter may have
+  // been reset.
+  [[nodiscard]] std::optional<std::uint64_t> last_decided() const;
+  // The value of the source's counter at `event`.
+  [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
+    return numbering_.counter_of(event);
+  }
+
+  // --- the number that is held -------------------------------------------------------------------
+
+  // It waits to be confirmed; of a fragment or of a skip.
+  [[nodiscard]] std::optional<EventNumber> held() const {
+    return held_ ? std::optional{held_->event} : std::nullopt;
+  }
+  // The same where it is of a fragment.
+  struct HeldFragment {
+    EventNumber event = 0;
+    std::uint64_t counter = 0; // as it was sent
+    bool fell = false; // its number is below what was answered
+  };
+  [[nodiscard]] std::optional<HeldFragment> held_fragment() const;
+  // The number after the last one that is right: the next one, or one held that waits for room.
+  [[nodiscard]] EventNumber right_end() const {
+    const bool waits = held_ && held_->state == Held::State::right && held_->event >= table_.next();
+    return waits ? held_->event + 1 : table_.next();
+  }
+  // Judges it again: the other sources may have reached it. True: it was decided.
+  bool judge_held_again();
+  // True: the other sources are asked about it, since the next number is a jump; or the next number
+  // has confirmed it, and it is not triggered yet. The source is held back meanwhile.
+  [[nodiscard]] bool unclear() const {
+    return held_ && (held_->state == Held::State::right ? is_untriggered(held_->event)
+                                                        : held_->state == Held::State::asked);
+  }
+  // Requires unclear(). The jump: the held number or the number that follows it. The held number is
+  // right if others have come near the jump: then this source has nothing else below.
+  [[nodiscard]] EventNumber jump() const {
+    return judge_.jumps(held_->event, next()) ? held_->event : held_->following;
+  }
+  // Decides an unclear number for which no answer of the others has come. A jump is judged by the
+  // number that follows it. A number that is no jump is right, unless the others have continued
+  // without it. A number that was not triggered is wrong.
+  void decide_unclear();
+  // Confirms it, for example because another source has the same one. False: the window has no room
+  // for it yet, or it is not wanted yet; judge_held_again() will try again.
+  bool confirm_held() { return held_ && !fallen(held_->event) && take_held(); }
+  // No fragment will follow: it is taken if it is right by what is known of the others now.
+  void take_at_end();
+  // As take_at_end(), but a number that is not right is dropped: nothing more will be known.
+  void end_held();
+  // At the end of the source: whether it is wrong if the others do not reach it soon. A number of a
+  // sparse source waits for them until the end of the run.
+  [[nodiscard]] bool waits_at_end() const {
+    return held_ && held_->state != Held::State::right &&
+           (!judge_.sparse() || fallen(held_->event));
+  }
+  [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
+
+  // --- reports -----------------------------------------------------------------------------------
+
+  // No fragment and no skip was accepted since start().
+  [[nodiscard]] bool nothing_said() const { return accepted_end() == 0 && reported_end_ == 0; }
+  // Fragments, of all runs.
+  [[nodiscard]] std::uint64_t written() const { return written_ + (table_.next() - known_next_); }
+  // Fragments since numbers last jumped out of reach (NumberJudge). Wrong numbers jump, and few of
+  // them follow each other.
+  [[nodiscard]] std::uint64_t in_a_row() const { return written() - jumped_; }
+  [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
+    return dropped_[static_cast<std::size_t>(reason)];
+  }
+  // For log lines: the last number that was accepted (0: none), and the last one that was dropped
+  // for being below it.
+  [[nodiscard]] EventNumber last_accepted() const {
+    return accepted_end() == 0 ? 0 : accepted_end() - 1;
+  }
+  [[nodiscard]] EventNumber last_back() const { return last_back_; }
+  // The number after the highest one that the source has come to, accepted or late; 0: none yet.
+  [[nodiscard]] EventNumber reached_end() const { return std::max(accepted_end(), late_end_); }
+  // Why an event before the first one has no fragment.
+  [[nodiscard]] wire::AbsentReason reason_below(EventNumber event) const {
+    return dropped_before_.contains(event) ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+  }
+
+private:
+  struct Held {
+    enum class State : std::uint8_t {
+      unconfirmed,
+      asked, // about the jump that follows; the others know
+      right // it waits for room, or until it is wanted
+    };
+    EventNumber event = 0;
+    std::uint64_t counter = 0; // as it was sent
+    FragmentTable::Slot slot; // of its fragment, the last written; absent: a skip over `event`
+    State state = State::unconfirmed;
+    EventNumber following = event; // if it is asked
+    std::optional<EventNumber> others_first_at; // where the others were at the first look
+  };
+
+  // The number after the last one that was accepted; 0: none.
+  [[nodiscard]] EventNumber accepted_end() const {
+    return table_.next() == known_next_ ? accepted_end_ : table_.next();
+  }
+  void note_written();
+  void begin_at(EventNumber first);
+  void begin_again();
+  [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
+  [[nodiscard]] std::optional<EventNumber> next() const {
+    return table_.begun() ? std::optional{table_.next()} : std::nullopt;
+  }
+  // It is below what was answered.
+  [[nodiscard]] bool fallen(EventNumber event) const {
+    return table_.begun() && event < table_.next();
+  }
+  [[nodiscard]] bool has(EventNumber event) const; // a fragment of it, not released
+  [[nodiscard]] bool is_untriggered(EventNumber event) const {
+    return options_.triggered && event >= limit_ && !limit_is_last_;
+  }
+
+  Decision drop_passed(EventNumber event);
+  [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
+
+  [[nodiscard]] bool has_room(EventNumber event);
+  void fill_absent(EventNumber end, wire::AbsentReason why);
+  void fill_skipped(EventNumber end);
+  void make_slot(EventNumber event);
+  bool skip_now(EventNumber end);
+  void pass_limit();
+
+  bool judge_held(EventNumber following);
+  bool decide_held(EventNumber following);
+  void decide_asked();
+  [[nodiscard]] bool others_have_gone_on() const;
+  bool confirm_at_pause();
+  bool take_held();
+  bool leave_beyond_last();
+  void drop_held();
+  void leave_held();
+  void forget_held();
+
+  const FragmentQueueOptions& options_;
+  FragmentTable& table_;
+  FragmentPages& pages_;
+  FastPath& fast_;
+  Numbering numbering_;
+  NumberJudge judge_;
+  std::optional<Held> held_;
+  EventNumber limit_ = event_number_end;
+  bool limit_is_last_ = false;
+  CounterReset reset_ = CounterReset::no;
+  bool requests_reset_ = false;
+
+  std::uint64_t written_ = 0; // up to known_next_
+  EventNumber known_next_ = FragmentTable::not_begun; // from here on the queue wrote without asking
+  EventNumber accepted_end_ = 0;
+  std::uint64_t offered_ = 0; // the counter of the last fragment
+  std::optional<std::uint64_t> last_decided_; // up to known_next_
+  // The number after the last one that the source said and that was accepted, or late; 0: none yet.
+  // Kept where numbers are looked at (narrow counters).
+  EventNumber reported_end_ = 0;
+  EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
+  std::uint64_t jumped_ = 0; // written() when numbers last jumped
+  std::uint64_t beyond_last_ = 0; // right numbers beyond the last event, in a row
+  std::uint64_t beyond_since_ = 0; // written() then
+
+  std::array<std::uint64_t, wire::drop_reasons> dropped_{};
+  EventRange early_; // the last numbers in a row that came before the source's `first`
+  EventRange dropped_before_; // right before the first number: those of fragments that were dropped
+  std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
+  EventNumber dropped_at_ = 0;
+  EventNumber last_back_ = 0;
+};
+
+} // namespace fanin::source
