@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "fanin/base/try.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin {
@@ -52,9 +53,8 @@ Result<SharedModule> SharedModule::open(std::string_view name) {
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return fail(ErrorKind::unsupported, linker_says());
     SharedModule module{handle, path};
-    const auto commit = module.function<const char*()>("fanin_module_commit");
-    if (!commit) return std::unexpected(commit.error());
-    if (const std::string_view found = (*commit)(); found != version_commit()) {
+    const auto commit = FANIN_TRY(module.function<const char*()>("fanin_module_commit"));
+    if (const std::string_view found = commit(); found != version_commit()) {
       return fail(ErrorKind::unsupported,
                   fmt::format("{} belongs to commit {} of fanin, this is {}: install both together",
                               path, found, version_commit()));

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

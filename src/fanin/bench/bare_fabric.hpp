@@ -1,5 +1,4 @@
-// The baselines over libfabric: what FI_EP_MSG of the same provider gives without a library. Two
-// endpoints, a window of buffers at each, and fi_cq_read in a loop.
+// The bare loops over libfabric (contender_ends.hpp) as a shared module.
 #pragma once
 
 #include "fanin/base/export.hpp"
@@ -16,11 +15,6 @@ struct BareFabric {
   // One transfer for each message, whatever its size.
   Result<Ends> (*roundtrip)(const Spec& spec) = nullptr;
 };
-
-// Over ofi+PROVIDER. Errors: unsupported, where there is no libfabric or the provider has datagrams
-// only.
-[[nodiscard]] Result<Ends> bare_fabric_stream(const Spec& spec);
-[[nodiscard]] Result<Ends> bare_fabric_roundtrip(const Spec& spec);
 
 } // namespace fanin::bench
 

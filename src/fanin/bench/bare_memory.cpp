@@ -1,19 +1,19 @@
-#include "fanin/bench/bare_memory.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/try.hpp"
 #include "fanin/bench/payload.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/roundtrip.hpp"
+#include "fanin/memory/arena.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -37,25 +37,8 @@ void spin_until(auto condition) {
   }
 }
 
-// Memory that the processes of a group, forked afterwards, have in common.
-class Shared {
-public:
-  static Result<std::shared_ptr<Shared>> make(std::size_t size) {
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "shared memory", errno);
-    return std::shared_ptr<Shared>{new Shared{static_cast<std::byte*>(memory), size}};
-  }
-  ~Shared() { munmap(data_, size_); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  [[nodiscard]] std::byte* data() const { return data_; }
-
-private:
-  Shared(std::byte* data, std::size_t size) : data_(data), size_(size) {}
-  std::byte* data_;
-  std::size_t size_;
-};
+// Memory that the processes of a group, forked afterwards, have in common. It begins with Counts.
+using Shared = std::shared_ptr<memory::Arena>;
 
 // Counters at the start of the shared memory, each in cache lines of its own.
 struct Counts {
@@ -65,12 +48,19 @@ struct Counts {
 constexpr std::size_t data_offset = 4096;
 static_assert(sizeof(Counts) <= data_offset);
 
-Counts& counts_of(const Shared& shared) {
+Result<Shared> make_shared_memory(std::size_t size) {
+  auto arena = FANIN_TRY(memory::Arena::make(data_offset + size, {.shared = true}));
+  new (arena.data()) Counts;
+  return std::make_shared<memory::Arena>(std::move(arena));
+}
+
+Counts& counts_of(const memory::Arena& shared) {
   return *std::launder(reinterpret_cast<Counts*>(shared.data()));
 }
 
 // Walks pages from now on.
-Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, ProcessStats& stats) {
+Result<> walk_ring(const memory::Arena& shared, const PageLayout& layout, bool read,
+                   ProcessStats& stats) {
   Counts& counts = counts_of(shared);
   for (std::uint64_t i = 0;; ++i) {
     spin_until([&] { return counts.written.load(std::memory_order_acquire) > i; });
@@ -83,7 +73,7 @@ Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, Pr
   }
 }
 
-Result<> fill_ring(const Shared& shared, const PageLayout& layout, ProcessStats& stats) {
+Result<> fill_ring(const memory::Arena& shared, const PageLayout& layout, ProcessStats& stats) {
   Counts& counts = counts_of(shared);
   const PayloadSource source(layout.size);
   stats.state = ProcessStats::State::ready;
@@ -98,7 +88,7 @@ Result<> fill_ring(const Shared& shared, const PageLayout& layout, ProcessStats&
 // A message each way: a counter that says how many there have been, and room for one.
 class MemoryPipe final : public Pipe {
 public:
-  MemoryPipe(std::shared_ptr<Shared> shared, std::size_t room, std::uint64_t pipeline, bool first)
+  MemoryPipe(Shared shared, std::size_t room, std::uint64_t pipeline, bool first)
       : shared_(std::move(shared)), room_(room), pipeline_(pipeline) {
     Counts& counts = counts_of(*shared_);
     mine_ = first ? &counts.written : &counts.read;
@@ -123,7 +113,7 @@ public:
   }
 
 private:
-  std::shared_ptr<Shared> shared_;
+  Shared shared_;
   std::size_t room_;
   std::uint64_t pipeline_;
   std::atomic<std::uint64_t>* mine_;
@@ -138,8 +128,7 @@ private:
 
 Result<Ends> shared_memory_stream(const Spec& spec) {
   const PageLayout layout{spec.size, spec.page};
-  auto made = FANIN_TRY(Shared::make(data_offset + slots * layout.page()));
-  new (made->data()) Counts;
+  const auto made = FANIN_TRY(make_shared_memory(slots * layout.page()));
   Ends ends;
   ends.listen = [shared = made, layout, read = spec.read](std::size_t,
                                                           ProcessStats& stats) -> Result<> {
@@ -156,8 +145,7 @@ Result<Ends> shared_memory_stream(const Spec& spec) {
 Result<Ends> shared_memory_roundtrip(const Spec& spec) {
   const std::size_t room = (std::size_t{spec.size} + 127) / 128 * 128;
   const std::uint64_t pipeline = trips_max(spec);
-  auto made = FANIN_TRY(Shared::make(data_offset + 2 * room * pipeline));
-  new (made->data()) Counts;
+  const auto made = FANIN_TRY(make_shared_memory(2 * room * pipeline));
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [=, shared = made](std::size_t, ProcessStats& stats) -> Result<> {

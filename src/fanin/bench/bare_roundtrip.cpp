@@ -1,4 +1,4 @@
-#include "fanin/bench/bare_roundtrip.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -33,10 +33,9 @@ Result<Descriptor> make_socket(const net::Address& address, const std::string& c
 Result<Descriptor> listen_at(const net::Url& url, const std::string& congestion) {
   const auto addresses = FANIN_TRY(net::resolve(url, true));
   const net::Address& address = addresses.front();
-  auto listener = make_socket(address, congestion);
-  if (!listener) return listener;
-  if (bind(listener->get(), address.get(), address.length) != 0 ||
-      listen(listener->get(), 512) != 0) {
+  auto listener = FANIN_TRY(make_socket(address, congestion));
+  if (bind(listener.get(), address.get(), address.length) != 0 ||
+      listen(listener.get(), 512) != 0) {
     return fail_errno(ErrorKind::refused, "listening at " + url.text(), errno);
   }
   return listener;
@@ -53,9 +52,8 @@ Result<Descriptor> accept_one(const Descriptor& listener) {
 Result<Descriptor> connect_to(const net::Url& url, const std::string& congestion) {
   const auto addresses = FANIN_TRY(net::resolve(url, false));
   const net::Address& address = addresses.front();
-  auto made = make_socket(address, congestion);
-  if (!made) return made;
-  if (connect(made->get(), address.get(), address.length) != 0)
+  auto made = FANIN_TRY(make_socket(address, congestion));
+  if (connect(made.get(), address.get(), address.length) != 0)
     return fail_errno(ErrorKind::refused, "connecting to " + url.text(), errno);
   return made;
 }

@@ -1,4 +1,4 @@
-#include "fanin/bench/bare_tcp.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <poll.h>
 #include <sched.h>

@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"

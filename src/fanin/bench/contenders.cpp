@@ -1,20 +1,13 @@
 #include "fanin/bench/contenders.hpp"
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/bench/bare_fabric.hpp"
-#include "fanin/bench/bare_memory.hpp"
-#include "fanin/bench/bare_roundtrip.hpp"
-#include "fanin/bench/bare_tcp.hpp"
-#include "fanin/bench/shaped_nxn.hpp"
-#include "fanin/bench/sockets.hpp"
-#include "fanin/bench/zeromq.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 namespace fanin::bench {
 namespace {

@@ -58,9 +58,8 @@ Result<Sample> run_ends(const Ends& ends, const Window& window) {
   ProcessGroup group;
   const auto addresses = FANIN_TRY(start_listeners(group, ends));
   FANIN_TRY(start_connectors(group, ends, addresses));
-  auto sample = group.measure(window.warmup, window.duration);
-  if (!sample || !ends.latency) return sample;
-  sample->latency = FANIN_TRY(take_latency(group, ends.listeners));
+  auto sample = FANIN_TRY(group.measure(window.warmup, window.duration));
+  if (ends.latency) sample.latency = FANIN_TRY(take_latency(group, ends.listeners));
   return sample;
 }
 

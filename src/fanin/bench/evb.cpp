@@ -1,7 +1,6 @@
 #include "fanin/bench/evb.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,11 +9,10 @@
 
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/bodies.hpp"
+#include "fanin/bench/contender_ends.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
-#include "fanin/bench/net_stream.hpp"
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/executive/placement.hpp"

@@ -1,7 +1,6 @@
 // fanin bench evb: event building beside the bare loops that bound it, and the ladder between them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

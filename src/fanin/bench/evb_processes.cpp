@@ -202,16 +202,13 @@ Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   ProcessGroup group;
   if (setup.hosts != nullptr) group.watch_switches(setup.hosts->switch_words);
   FANIN_TRY(start_all(group, setup));
-  auto sample = measure(group);
-  if (!sample) return sample;
+  auto sample = FANIN_TRY(measure(group));
   group.terminate(0); // the event manager ends the run
-  if (auto ended = group.wait_until_ended(node_patience); !ended) {
-    sample->remark = ended.error().text;
-  }
-  sample->latency = group.stats(0).latency;
-  for (std::size_t i = 0; i < group.size() && sample->remark.empty(); ++i) {
-    sample->remark = group.stats(i).remark.data();
-  }
+  if (auto ended = group.wait_until_ended(node_patience); !ended)
+    sample.remark = ended.error().text;
+  sample.latency = group.stats(0).latency;
+  for (std::size_t i = 0; i < group.size() && sample.remark.empty(); ++i)
+    sample.remark = group.stats(i).remark.data();
   return sample;
 }
 
@@ -298,13 +295,12 @@ Result<Sample> run_throttled_evb(const EvbSetup& setup, const Window& window, do
     const auto pid = FANIN_TRY(group.pid_of(builder));
     const double cpu = before.processes[builder].cpu;
     const auto quota = FANIN_TRY(CpuQuota::make(pid, share * cpu));
-    auto sample = group.measure(window.warmup + settle_time, window.duration);
-    if (!sample) return sample;
-    sample->throttled = {.cpu_before = cpu,
-                         .quota = quota.cores(),
-                         .cpu = sample->processes[builder].cpu,
-                         .others_bytes_per_s_before = others(before),
-                         .others_bytes_per_s = others(*sample)};
+    auto sample = FANIN_TRY(group.measure(window.warmup + settle_time, window.duration));
+    sample.throttled = {.cpu_before = cpu,
+                        .quota = quota.cores(),
+                        .cpu = sample.processes[builder].cpu,
+                        .others_bytes_per_s_before = others(before),
+                        .others_bytes_per_s = others(sample)};
     return sample;
   });
 }

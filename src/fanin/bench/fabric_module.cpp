@@ -2,6 +2,7 @@
 #include "fanin/base/shared_module.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/bench/bare_fabric.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 namespace fanin::bench {
 namespace {

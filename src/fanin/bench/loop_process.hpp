@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <string_view>
 
 #include <fmt/format.h>
 

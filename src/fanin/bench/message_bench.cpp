@@ -1,7 +1,6 @@
 #include "fanin/bench/message_bench.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <memory>
 #include <optional>
@@ -12,9 +11,9 @@
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
+#include "fanin/bench/contender_ends.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
-#include "fanin/bench/mpi.hpp"
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/remote.hpp"

@@ -2,7 +2,6 @@
 // fanin's sockets and through their peers, in turns.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>

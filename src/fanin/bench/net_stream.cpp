@@ -1,8 +1,9 @@
-#include "fanin/bench/net_stream.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,22 +38,15 @@ class Held {
 public:
   explicit Held(std::uint64_t bytes) : bytes_max_(bytes) {}
   void add(Message message, std::uint64_t bytes) {
-    queue_.push_back({std::move(message), bytes});
+    queue_.emplace_back(std::move(message), bytes);
     bytes_ += bytes;
-    while (bytes_ > bytes_max_ && head_ < queue_.size()) {
-      bytes_ -= queue_[head_].second;
-      queue_[head_++].first = {};
-    }
-    if (head_ * 2 < queue_.size() || head_ < 64) return;
-    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(head_));
-    head_ = 0;
+    for (; bytes_ > bytes_max_; queue_.pop_front()) bytes_ -= queue_.front().second;
   }
 
 private:
   std::uint64_t bytes_max_;
   std::uint64_t bytes_ = 0;
-  std::size_t head_ = 0;
-  std::vector<std::pair<Message, std::uint64_t>> queue_;
+  std::deque<std::pair<Message, std::uint64_t>> queue_;
 };
 
 // Offers message after message to its connections in turn; one that is full is skipped.

@@ -1,25 +1,18 @@
 #include "fanin/bench/network_state.hpp"
 
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <sstream>
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/bench/command_output.hpp"
 
 namespace fanin::bench {
 namespace {
 
 constexpr std::string_view list_queues = "tc -s -j qdisc show";
 constexpr const char* with_path = "PATH=\"$PATH:/usr/sbin:/sbin\" "; // where tc is
-
-struct ClosePipe {
-  void operator()(std::FILE* pipe) const { pclose(pipe); }
-};
 
 // A word of a shell.
 std::string shell_word(std::string_view word) {
@@ -54,10 +47,7 @@ std::uint64_t retransmitted_in(std::istream& text) {
       continue;
     }
     for (std::size_t i = 0; i < names.size() && i < fields.size(); ++i) {
-      if (names[i] != "RetransSegs") continue;
-      std::uint64_t value = 0;
-      (void)std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);
-      return value;
+      if (names[i] == "RetransSegs") return std::strtoull(fields[i].c_str(), nullptr, 10);
     }
   }
   return 0;
@@ -77,10 +67,7 @@ std::uint64_t link_bytes_in(std::istream& text) {
     const std::vector<std::string> name = fields_of(line.substr(0, colon));
     const std::vector<std::string> numbers = fields_of(line.substr(colon + 1));
     if (name.empty() || name.front() == "lo" || numbers.empty()) continue;
-    std::uint64_t value = 0;
-    const std::string& received = numbers.front();
-    (void)std::from_chars(received.data(), received.data() + received.size(), value);
-    sum += value;
+    sum += std::strtoull(numbers.front().c_str(), nullptr, 10); // received
   }
   return sum;
 }
@@ -103,14 +90,7 @@ Result<std::uint64_t> switch_drops(const std::vector<std::string>& words) {
   std::string command = with_path;
   for (const std::string& word : words) command += shell_word(word) + " ";
   command += list_queues;
-  const std::unique_ptr<std::FILE, ClosePipe> pipe{popen(command.c_str(), "re")};
-  if (!pipe) return fail_errno(ErrorKind::exhausted, "a command for the switch", errno);
-  std::string text;
-  std::array<char, 4096> buffer; // NOLINT: fread() fills it
-  for (std::size_t got = 1; got > 0;) {
-    got = std::fread(buffer.data(), 1, buffer.size(), pipe.get());
-    text.append(buffer.data(), got);
-  }
+  const auto text = FANIN_TRY(output_of(command));
   return drops_in(text);
 }
 

@@ -112,15 +112,14 @@ Result<Sample> OtherHost::run(const Spec& spec, const Ends& ends, const Window& 
   FANIN_TRY(start_connectors(group, ends, addresses));
   FANIN_TRY(write_line(socket_, json::Object{{"warmup_ns", window.warmup.count()},
                                              {"duration_ns", window.duration.count()}}));
-  auto sample = group.measure(window.warmup, window.duration, ends.connectors_count);
-  if (!sample) return sample;
+  auto sample = FANIN_TRY(group.measure(window.warmup, window.duration, ends.connectors_count));
   const auto theirs = FANIN_TRY(read_line(socket_));
   if (!ends.connectors_count) {
-    sample->seconds = theirs.at("seconds").real();
-    sample->messages = theirs.at("messages").natural();
-    sample->bytes = theirs.at("bytes").natural();
+    sample.seconds = theirs.at("seconds").real();
+    sample.messages = theirs.at("messages").natural();
+    sample.bytes = theirs.at("bytes").natural();
   }
-  if (ends.latency) sample->latency = FANIN_TRY(take_latency(group, 0));
+  if (ends.latency) sample.latency = FANIN_TRY(take_latency(group, 0));
   FANIN_TRY(write_line(socket_, json::Value{json::Object{}}));
   return sample;
 }

@@ -3,8 +3,6 @@
 // system.
 #pragma once
 
-#include <string>
-
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"

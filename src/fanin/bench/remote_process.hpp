@@ -7,8 +7,6 @@
 //             "latency"[]}, {"state": "failed", "text"}, {"sample": {...}}, {"refused": why}
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,11 +1,10 @@
-#include "fanin/bench/shaped_nxn.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "fanin/bench/sockets.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,4 @@
 // fanin's publisher and its subscribers, in high-throughput mode.
-#include <utility>
 
 #include "fanin/base/try.hpp"
 #include "fanin/bench/sockets_process.hpp"

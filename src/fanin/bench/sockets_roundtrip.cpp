@@ -1,6 +1,5 @@
 // fanin's low-latency sockets, there and back over one connection. The first answer says where a
 // stream can go that fills the same path, through high-throughput sockets in the same two loops.
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>

@@ -1,5 +1,4 @@
 // fanin's high-throughput sockets, one message after the other.
-#include <utility>
 
 #include "fanin/base/try.hpp"
 #include "fanin/bench/sockets_process.hpp"

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/units.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::bench {

@@ -1,4 +1,4 @@
-#include "fanin/bench/zeromq.hpp"
+#include "fanin/bench/contender_ends.hpp"
 
 #if FANIN_HAVE_ZMQ
 
@@ -6,7 +6,6 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <type_traits>
@@ -171,26 +170,21 @@ Result<> count_messages(Socket& socket, bool read, ProcessStats& stats) {
 Result<> send_messages(Socket& socket, const Spec& spec, ProcessStats& stats) {
   const PayloadSource source(spec.size);
   stats.state = ProcessStats::State::ready;
-  while (true) {
-    FANIN_TRY(socket.send(source.bytes()));
-  }
+  while (true) FANIN_TRY(socket.send(source.bytes()));
 }
 
 Result<Socket> listening(int type, const Spec& spec, ProcessStats& stats) {
-  auto socket = Socket::make(type);
-  if (!socket) return socket;
+  auto socket = FANIN_TRY(Socket::make(type));
   // A publisher that drops what its subscribers do not take would send more than arrives.
-  if (type == ZMQ_PUB) (void)socket->set(ZMQ_XPUB_NODROP, 1);
-  FANIN_TRY(socket->listen(spec.url, stats));
+  if (type == ZMQ_PUB) (void)socket.set(ZMQ_XPUB_NODROP, 1);
+  FANIN_TRY(socket.listen(spec.url, stats));
   return socket;
 }
 
 Result<Socket> connected(int type, const std::string& address) {
-  auto socket = Socket::make(type);
-  if (!socket) return socket;
-  Result<> done = type == ZMQ_SUB ? socket->subscribe_to_all() : Result<>{};
-  if (done) done = socket->connect(address);
-  if (!done) return std::unexpected(done.error());
+  auto socket = FANIN_TRY(Socket::make(type));
+  if (type == ZMQ_SUB) FANIN_TRY(socket.subscribe_to_all());
+  FANIN_TRY(socket.connect(address));
   return socket;
 }
 

@@ -1,7 +1,5 @@
 #include "fanin/memory/page_pool.hpp"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "fanin/base/try.hpp"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/handshake.hpp"

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 
 #include "fanin/base/export.hpp"
 #include "fanin/memory/page_pool.hpp"

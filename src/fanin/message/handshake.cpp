@@ -4,16 +4,6 @@
 
 namespace fanin::message {
 
-std::string_view name(SocketKind kind) {
-  switch (kind) {
-  case SocketKind::low_latency: return "low-latency";
-  case SocketKind::high_throughput: return "high-throughput";
-  case SocketKind::subscribe_low_latency: return "low-latency subscription";
-  case SocketKind::subscribe_high_throughput: return "high-throughput subscription";
-  }
-  return "unknown";
-}
-
 std::expected<Hello, CloseReason> read_hello(std::span<const std::byte> bytes) {
   Hello hello;
   if (bytes.size() < offsetof(Hello, kind)) return std::unexpected(CloseReason::not_a_socket);

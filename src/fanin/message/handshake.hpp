@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <expected>
 #include <span>
-#include <string_view>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/message/peer.hpp"
@@ -23,7 +22,6 @@ enum class SocketKind : std::uint8_t {
   subscribe_low_latency = 3,
   subscribe_high_throughput = 4
 };
-[[nodiscard]] std::string_view name(SocketKind kind);
 
 enum class Refusal : std::uint8_t { none = 0, wrong_version = 1, wrong_kind = 2 };
 

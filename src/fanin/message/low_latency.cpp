@@ -1,9 +1,6 @@
 #include "fanin/message/low_latency.hpp"
 
-#include <array>
-
 #include "fanin/base/try.hpp"
-#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/connector.hpp"
@@ -11,20 +8,6 @@
 
 namespace fanin::message {
 namespace detail {
-namespace {
-
-// A copy in a page that others share; none if the pool is empty.
-memory::View packed(net::PageFiller& filler, std::span<const std::byte> message) {
-  const auto size = static_cast<std::uint32_t>(message.size());
-  auto [page, offset] = filler.reserve(size);
-  if (!page) return {};
-  memory::copy(page.data() + offset, message);
-  memory::View view = page.freeze(offset, size);
-  filler.give_back(std::move(page), offset + size);
-  return view;
-}
-
-} // namespace
 
 // --- sending ---
 
@@ -81,7 +64,7 @@ net::SendOutcome LowLatencySenderSocket::send(std::span<const memory::View> mess
 net::SendOutcome LowLatencySenderSocket::send(std::span<const std::byte> message) {
   if (!connector_.open()) return net::SendOutcome::closed;
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
-  const memory::View view = packed(filler_, message);
+  const memory::View view = filler_.copy(message);
   if (!view.page) {
     wants_page_ = true;
     context_.at_turn_end(*this);
@@ -176,7 +159,7 @@ net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, const memory::View&
 
 net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, std::span<const std::byte> message) {
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
-  const memory::View view = packed(filler_, message);
+  const memory::View view = filler_.copy(message);
   return answer(id, view.page ? view : memory::HeapPage::copy(message));
 }
 

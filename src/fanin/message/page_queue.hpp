@@ -3,7 +3,6 @@
 /// Messages are read in place. The pools of the pages bound the queue.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,7 +10,6 @@
 #include <memory>
 #include <memory_resource>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "fanin/message/context.hpp"

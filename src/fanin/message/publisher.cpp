@@ -1,7 +1,6 @@
 #include "fanin/message/publisher.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // The transports that come with fanin.
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "fanin/base/assert.hpp"

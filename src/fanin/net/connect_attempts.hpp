@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

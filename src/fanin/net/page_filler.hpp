@@ -8,12 +8,13 @@
 /// process has read, it takes the one unused for longest.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/page_pool.hpp"
 
 namespace fanin::net {
@@ -43,6 +44,17 @@ public:
     Room room{pool_.take(), 0};
     if (room.page) page_ = nullptr;
     return room;
+  }
+
+  /// Copies the message into a page. An empty view: the pool has none.
+  [[nodiscard]] memory::View copy(std::span<const std::byte> message) {
+    const auto size = static_cast<std::uint32_t>(message.size());
+    auto [page, offset] = reserve(size);
+    if (!page) return {};
+    memory::copy(page.data() + offset, message);
+    memory::View view = page.freeze(offset, size);
+    give_back(std::move(page), offset + size);
+    return view;
   }
 
   /// Gives back the page; its rest after `offset` is for the next message.

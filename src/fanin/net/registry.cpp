@@ -3,52 +3,43 @@
 
 namespace fanin::net {
 
-TransportFactory TransportRegistry::find(std::string_view scheme) const {
+TransportRegistry::Known TransportRegistry::look_up(std::string_view scheme) const {
   for (const auto& entry : entries_) {
-    if (entry.name == scheme) return entry.make;
+    if (entry.name == scheme) return {entry.make, &entry.traits};
   }
   const auto plus = scheme.find('+');
   if (plus == std::string_view::npos) return {};
   for (const auto& entry : families_) {
     if (entry.name != scheme.substr(0, plus) || plus + 1 == scheme.size()) continue;
-    return [family = entry.make, member = std::string(scheme.substr(plus + 1))](
-               Loop& loop, const LogFunction& log) { return family(loop, log, member); };
+    return {[family = entry.make, member = std::string(scheme.substr(plus + 1))](
+                Loop& loop, const LogFunction& log) { return family(loop, log, member); },
+            &entry.traits};
   }
   for (const auto& [name, decorator] : decorators_) {
     if (name != scheme.substr(0, plus)) continue;
-    TransportFactory found = find(scheme.substr(plus + 1));
-    if (!found) return {};
-    return [decorator, below = std::move(found)](
-               Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
-      auto made = FANIN_TRY(below(loop, log));
-      return decorator(loop, log, std::move(made));
-    };
+    const Known below = look_up(scheme.substr(plus + 1));
+    if (!below.make) return {};
+    return {[decorator, make = below.make](
+                Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
+              auto made = FANIN_TRY(make(loop, log));
+              return decorator(loop, log, std::move(made));
+            },
+            below.traits};
   }
   return {};
 }
 
-const TransportTraits* TransportRegistry::find_traits(std::string_view scheme) const {
-  for (const auto& entry : entries_) {
-    if (entry.name == scheme) return &entry.traits;
-  }
-  const auto plus = scheme.find('+');
-  if (plus == std::string_view::npos) return nullptr;
-  for (const auto& entry : families_) {
-    if (entry.name == scheme.substr(0, plus)) return &entry.traits;
-  }
-  for (const auto& [name, decorator] : decorators_) {
-    if (name == scheme.substr(0, plus)) return find_traits(scheme.substr(plus + 1));
-  }
-  return nullptr;
+TransportFactory TransportRegistry::find(std::string_view scheme) const {
+  return look_up(scheme).make;
 }
 
 std::uint32_t TransportRegistry::pages_in_advance(const Url& url, std::uint32_t connections) const {
-  const TransportTraits* const traits = find_traits(url.scheme);
+  const TransportTraits* const traits = look_up(url.scheme).traits;
   return traits == nullptr || !traits->pages ? 0 : traits->pages(url, connections);
 }
 
 bool TransportRegistry::shares_memory(const Url& url) const {
-  const TransportTraits* const traits = find_traits(url.scheme);
+  const TransportTraits* const traits = look_up(url.scheme).traits;
   return traits != nullptr && traits->shares_memory;
 }
 

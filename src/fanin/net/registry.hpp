@@ -79,7 +79,11 @@ private:
     Make make;
     TransportTraits traits;
   };
-  [[nodiscard]] const TransportTraits* find_traits(std::string_view scheme) const;
+  struct Known {
+    TransportFactory make; // empty: the scheme is not known
+    const TransportTraits* traits = nullptr;
+  };
+  [[nodiscard]] Known look_up(std::string_view scheme) const;
 
   std::vector<Entry<TransportFactory>> entries_;
   std::vector<Entry<TransportFamily>> families_;

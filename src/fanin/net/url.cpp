@@ -1,7 +1,6 @@
 #include "fanin/net/url.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
-
-#include <charconv>
 
 #include <fmt/format.h>
 
@@ -39,13 +38,8 @@ Result<std::string> parse_scheme(std::string_view scheme, std::string_view text)
 }
 
 Result<std::uint16_t> parse_port(std::string_view port, std::string_view text) {
-  std::uint16_t value = 0;
-  const char* const end = port.data() + port.size();
-  const auto [stop, error] = std::from_chars(port.data(), end, value);
-  if (error != std::errc{} || stop != end) {
-    return wrong(text, fmt::format("port \"{}\" is not a number from 0 to 65535", port));
-  }
-  return value;
+  if (const auto value = parse_number<std::uint16_t>(port)) return *value;
+  return wrong(text, fmt::format("port \"{}\" is not a number from 0 to 65535", port));
 }
 
 // host, host:port, [v6], [v6]:port

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
@@ -20,15 +21,9 @@ std::unexpected<Error> wrong(const Url& url, std::string_view option, std::strin
   return fail(ErrorKind::usage, fmt::format("{}: option \"{}\": {}", url.text(), option, what));
 }
 
-template <class Number>
-bool read_number(std::string_view text, Number& number) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc{} && stop == end;
-}
-
-bool read_probability(std::string_view text, double& probability) {
-  return read_number(text, probability) && probability >= 0 && probability <= 1;
+std::optional<double> parse_probability(std::string_view text) {
+  const auto number = parse_number<double>(text);
+  return number && *number >= 0 && *number <= 1 ? number : std::nullopt;
 }
 
 } // namespace
@@ -38,14 +33,16 @@ Result<FaultOptions> FaultOptions::take_from(Url& url) {
   Url rest = url;
   for (const auto& [option, value] : url.options) {
     if (option == "seed") {
-      if (!read_number(value, result.seed)) {
+      const auto seed = parse_number<std::uint64_t>(value);
+      if (!seed)
         return wrong(url, option, fmt::format("\"{}\" is not a number from 0 to 2^64 - 1", value));
-      }
+      result.seed = *seed;
     } else if (option == "loss" || option == "backpressure") {
-      if (!read_probability(value, option == "loss" ? result.loss : result.backpressure)) {
+      const auto probability = parse_probability(value);
+      if (!probability)
         return wrong(url, option,
                      fmt::format("\"{}\" is not a probability, a number from 0 to 1", value));
-      }
+      (option == "loss" ? result.loss : result.backpressure) = *probability;
     } else if (option == "delay") {
       const auto delay = parse_duration(value);
       if (!delay) return wrong(url, option, delay.error().text);
@@ -83,10 +80,9 @@ Result<ListenerId> FaultTransport::listen(const Url& url, const ConnectionOption
   auto origin = FANIN_TRY(make_origin(address, options));
   ConnectionOptions below_options = options;
   below_options.handler = origin.get();
-  auto listener = Decorator::listen(address, below_options);
-  if (!listener) return listener;
-  origin->listener = *listener;
-  listeners_[*listener] = std::move(origin);
+  const auto listener = FANIN_TRY(Decorator::listen(address, below_options));
+  origin->listener = listener;
+  listeners_[listener] = std::move(origin);
   return listener;
 }
 

@@ -4,8 +4,6 @@
 /// pools.
 #pragma once
 
-#include <memory>
-
 #include "fanin/net/in_memory/memory_transport.hpp"
 
 namespace fanin::net {

@@ -1,6 +1,5 @@
 #include "fanin/net/ofi/fabric.hpp"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -15,6 +14,7 @@
 
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/net/rdma/pages.hpp"
 
 namespace fanin::net::ofi {
@@ -220,20 +220,12 @@ Result<Info> find_endpoint(std::string_view provider, const Url& url, bool liste
 }
 
 void put_address(Url& url, const void* address, std::size_t size) {
-  char text[INET6_ADDRSTRLEN] = "";
-  sockaddr family{};
-  std::memcpy(&family, address, std::min(size, sizeof family));
-  if (family.sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
-    sockaddr_in ip4;
-    std::memcpy(&ip4, address, sizeof ip4);
-    url.host = ::inet_ntop(AF_INET, &ip4.sin_addr, text, sizeof text);
-    url.port = ntohs(ip4.sin_port);
-  } else if (family.sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
-    sockaddr_in6 ip6;
-    std::memcpy(&ip6, address, sizeof ip6);
-    url.host = ::inet_ntop(AF_INET6, &ip6.sin6_addr, text, sizeof text);
-    url.port = ntohs(ip6.sin6_port);
-  }
+  Address given;
+  given.length = static_cast<socklen_t>(std::min(size, sizeof given.storage));
+  std::memcpy(&given.storage, address, given.length);
+  if (given.host().empty()) return; // another kind of address
+  url.host = given.host();
+  url.port = given.port();
 }
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const fi_info& info) {

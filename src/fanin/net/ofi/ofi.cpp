@@ -15,7 +15,6 @@
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm.hpp"
-#include "fanin/net/rdma/pages.hpp"
 
 namespace fanin::net::ofi {
 namespace {

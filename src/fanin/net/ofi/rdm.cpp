@@ -13,7 +13,6 @@
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm_connection.hpp"
-#include "fanin/net/rdma/pages.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {

@@ -22,7 +22,6 @@
 #include "fanin/net/ofi/in_order.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm.hpp"
-#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {
 

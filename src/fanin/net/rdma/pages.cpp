@@ -1,8 +1,8 @@
 #include "fanin/net/rdma/pages.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/format.h>
 
@@ -18,10 +18,11 @@ Result<> take(const Url& url, std::string_view name, std::uint32_t least, std::u
               std::uint32_t& to) {
   const auto option = url.options.find(std::string(name));
   if (option == url.options.end()) return {};
-  const std::string& text = option->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-  if (error == std::errc{} && end == text.data() + text.size() && to >= least && to <= most)
+  const auto number = parse_number<std::uint32_t>(option->second);
+  if (number && *number >= least && *number <= most) {
+    to = *number;
     return {};
+  }
   return fail(ErrorKind::usage,
               fmt::format("{}: {} is a number from {} to {}", url.text(), name, least, most));
 }

@@ -1,6 +1,5 @@
 #include "fanin/net/rdma/rdma.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <span>
 #include <utility>
@@ -52,12 +51,6 @@ RdmaTransport::RdmaTransport(Loop& loop, std::unique_ptr<rdma::Provider> provide
       accounts_(options_.report) {}
 
 RdmaTransport::~RdmaTransport() { provider_->stop(); }
-
-RdmaTransport::Connection* RdmaTransport::find_open(ConnectionId id) const {
-  Connection* const connection = connections_.find(id);
-  const bool open = connection != nullptr && connection->state.is_open() && !connection->is_cut();
-  return open ? connection : nullptr;
-}
 
 void RdmaTransport::report(CloseReason reason, const Connection& connection,
                            std::string_view text) const {

@@ -108,7 +108,6 @@ private:
     ConnectionOptions options; // checked
     rdma::ReceiveOptions receives;
   };
-  [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
   // making connections (rdma_setup.cpp)

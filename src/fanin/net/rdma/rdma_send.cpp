@@ -25,8 +25,9 @@ constexpr std::uint64_t gathered_bytes = 256U << 10;
 } // namespace
 
 SendOutcome RdmaTransport::send(ConnectionId id, std::span<const memory::View> extents) {
-  Connection* const connection = find_open(id);
-  if (connection == nullptr) return SendOutcome::closed;
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || !connection->state.is_open() || connection->is_cut())
+    return SendOutcome::closed;
   std::uint64_t size = 0;
   for (const memory::View& extent : extents) size += extent.size;
   if (extents.size() > max_extents || size > connection->peer_max_message)

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
-#include "fanin/memory/copy.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
 
@@ -37,12 +35,8 @@ public:
   [[nodiscard]] bool move_out(const std::byte* from, std::uint32_t size, bool roomy,
                               PageFiller& filler, memory::View& to) const {
     if (size == 0 || size >= stay_size_min_ || (roomy && size >= stay_size_with_room)) return false;
-    PageFiller::Room room = filler.reserve(size);
-    if (!room.page) return false;
-    memory::copy(room.page.data() + room.offset, {from, size});
-    to = room.page.freeze(room.offset, size);
-    filler.give_back(std::move(room.page), room.offset + size);
-    return true;
+    to = filler.copy({from, size});
+    return static_cast<bool>(to.page);
   }
 
 private:

@@ -44,23 +44,11 @@ Result<Mapping> Mapping::make(const Descriptor& file, std::uint64_t size) {
   void* const address = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return not_mapped(size, errno);
   Mapping mapping;
-  mapping.data_ = static_cast<const std::byte*>(address);
-  mapping.size_ = size;
+  mapping.data_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(address), Unmap{size});
   return mapping;
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-Mapping::~Mapping() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-}
+void Unmap::operator()(std::byte* data) const { munmap(data, size); }
 
 Result<> LentMemory::add(const Descriptor& file, std::uint64_t size) {
   if (memories_.size() == memories_max)

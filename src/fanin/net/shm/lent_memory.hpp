@@ -18,6 +18,11 @@
 
 namespace fanin::net::shm {
 
+struct Unmap {
+  std::uint64_t size = 0;
+  void operator()(std::byte* data) const;
+};
+
 // A mapping of a memfd that its owner cannot shrink.
 class Mapping {
 public:
@@ -25,15 +30,11 @@ public:
   // Errors: malformed (smaller than `size`, or not sealed against shrinking), exhausted (this
   // process has no address space for it).
   [[nodiscard]] static Result<Mapping> make(const Descriptor& file, std::uint64_t size);
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  ~Mapping();
-  [[nodiscard]] const std::byte* data() const { return data_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const std::byte* data() const { return data_.get(); }
+  [[nodiscard]] std::uint64_t size() const { return data_.get_deleter().size; }
 
 private:
-  const std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
+  std::unique_ptr<std::byte, Unmap> data_; // only ever read
 };
 
 // Thread: its transport's.

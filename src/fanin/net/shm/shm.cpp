@@ -1,8 +1,6 @@
 #include "fanin/net/shm/shm.hpp"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/net/shm/connection.hpp"
 
@@ -58,11 +55,6 @@ ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
 }
 
 ShmTransport::~ShmTransport() = default;
-
-ShmTransport::Connection* ShmTransport::find_open(ConnectionId id) const {
-  Connection* const connection = connections_.find(id);
-  return connection != nullptr && connection->state.is_open() ? connection : nullptr;
-}
 
 void ShmTransport::report(CloseReason reason, const Connection& connection,
                           std::string_view text) const {
@@ -559,15 +551,11 @@ bool ShmTransport::take_inlined(Connection& connection, const Record& record, st
   Receiving& receiving = connection.receiving;
   memory::View view;
   if (record.length > 0) {
-    PageFiller::Room room = connection.filler->reserve(record.length);
-    receiving.starved_for = room.page ? 0 : record.length;
-    if (!room.page) return false;
-    std::memcpy(room.page.data() + room.offset,
-                connection.peer().units.data() + std::size_t{index} * shm::unit_size +
-                    sizeof record,
-                record.length);
-    view = room.page.freeze(room.offset, record.length);
-    connection.filler->give_back(std::move(room.page), room.offset + record.length);
+    const std::byte* const at =
+        connection.peer().units.data() + std::size_t{index} * shm::unit_size + sizeof record;
+    view = connection.filler->copy({at, record.length});
+    receiving.starved_for = view.page ? 0 : record.length;
+    if (!view.page) return false;
   }
   connection.spoke = true;
   events.add(connection, EventKind::message).message = std::move(view);

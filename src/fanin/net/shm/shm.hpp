@@ -132,7 +132,6 @@ private:
   using ConnectionList = WorkList<Connection>;
   using Listener = SocketListeners::Listener;
   [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& checked);
-  [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
   // making connections (shm_setup.cpp)

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/net/shm/connection.hpp"
@@ -45,8 +44,9 @@ bool can_be_lent(std::span<const memory::View> extents) {
 } // namespace
 
 SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> extents) {
-  Connection* const connection = find_open(id);
-  if (connection == nullptr || connection->peer_has_ended()) return SendOutcome::closed;
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || !connection->state.is_open() || connection->peer_has_ended())
+    return SendOutcome::closed;
   std::uint64_t size = 0;
   for (const memory::View& extent : extents) size += extent.size;
   if (extents.size() > max_extents || size > connection->peer_max_message)

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "fanin/net/tcp/frame.hpp"
 #include "fanin/net/transport.hpp"

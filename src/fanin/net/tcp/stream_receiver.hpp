@@ -75,10 +75,6 @@ public:
   // It has read ahead into a page, and has not looked at all of that. Nobody else can fill the page
   // meanwhile.
   [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
-  // Nothing of a message or a header has come that is not handed out.
-  [[nodiscard]] bool between_messages() const {
-    return phase_ == Phase::prefix && prefix_have_ == 0 && !ahead_;
-  }
   // Bytes of the current message.
   [[nodiscard]] std::uint32_t unfinished() const { return phase_ == Phase::payload ? have_ : 0; }
   [[nodiscard]] const Preface& peer() const { return peer_; }

@@ -2,7 +2,6 @@
 
 #include <sys/epoll.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -85,11 +84,6 @@ TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions&
   return connection;
 }
 
-TcpTransport::Connection* TcpTransport::find_open(ConnectionId id) const {
-  Connection* const connection = connections_.find(id);
-  return connection != nullptr && connection->state.is_open() ? connection : nullptr;
-}
-
 std::string TcpTransport::peer_text(const Connection& connection) {
   return connection.peer.length > 0 ? address_text(connection.peer) : connection.target.text();
 }
@@ -108,8 +102,9 @@ bool TcpTransport::watch(ConnectionId id, int socket) {
 // --- sending ---
 
 SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> extents) {
-  Connection* const connection = find_open(id);
-  if (connection == nullptr || connection->send_failed) return SendOutcome::closed;
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || !connection->state.is_open() || connection->send_failed)
+    return SendOutcome::closed;
   std::uint64_t size = 0;
   for (const memory::View& extent : extents) size += extent.size;
   if (extents.size() > max_extents || size > connection->peer_max_message)

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "fanin/net/close_accounts.hpp"
 #include "fanin/net/connect_attempts.hpp"
@@ -140,7 +139,6 @@ private:
 
   [[nodiscard]] StreamOptions stream_options(const Url& url) const;
   Connection& make_connection(const ConnectionOptions& checked);
-  [[nodiscard]] Connection* find_open(ConnectionId id) const;
   [[nodiscard]] static std::string peer_text(const Connection& connection);
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
   [[nodiscard]] bool watch(ConnectionId id, int socket);

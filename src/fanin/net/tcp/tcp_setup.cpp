@@ -1,10 +1,8 @@
 // The part of TcpTransport that makes connections: addresses, listening, accepting, connecting, up
 // to the point where both sides have said who they are.
-#include <netinet/in.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -13,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/net/connection_options.hpp"
 #include "fanin/net/tcp/tcp.hpp"
@@ -22,11 +21,8 @@ namespace fanin::net {
 namespace {
 
 std::optional<int> dscp_number(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool good =
-      error == std::errc{} && end == text.data() + text.size() && number >= 0 && number <= 63;
-  return good ? std::optional{number} : std::nullopt;
+  const auto number = parse_number<int>(text);
+  return number && *number >= 0 && *number <= 63 ? number : std::nullopt;
 }
 
 } // namespace
@@ -65,13 +61,12 @@ Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions&
   const auto checked = FANIN_TRY(checked_options(*this, url, options));
   if (options.peers_must_identify) FANIN_TRY(unidentified_pages_.reserve());
   const auto addresses = FANIN_TRY(resolve(url, true));
-  Result<Descriptor> socket = bind_and_listen(url, addresses);
-  if (!socket) return std::unexpected(socket.error());
-  set_stream_options(socket->get(), stream_options(url)); // accepted sockets inherit them
+  auto socket = FANIN_TRY(bind_and_listen(url, addresses));
+  set_stream_options(socket.get(), stream_options(url)); // accepted sockets inherit them
   Url real = url;
   if (real.host.empty()) real.host = "127.0.0.1";
-  real.port = local_address(socket->get()).port();
-  return listeners_.add(checked, std::move(real), std::move(*socket), epoll_.get());
+  real.port = local_address(socket.get()).port();
+  return listeners_.add(checked, std::move(real), std::move(socket), epoll_.get());
 }
 
 Url TcpTransport::listening_url(ListenerId listener) const { return listeners_.url(listener); }
