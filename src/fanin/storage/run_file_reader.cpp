@@ -105,11 +105,11 @@ Result<std::vector<SourceInfo>> read_sources(hid_t file) {
     std::array<char, text_size> readout_unit;
   };
   const auto text = detail::fixed_string_type(text_size);
-  const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
-  H5Tinsert(type.get(), "id", offsetof(Row, id), H5T_NATIVE_UINT32);
-  H5Tinsert(type.get(), "required", offsetof(Row, required), H5T_NATIVE_UINT8);
-  H5Tinsert(type.get(), "name", offsetof(Row, name), text.get());
-  H5Tinsert(type.get(), "readout_unit", offsetof(Row, readout_unit), text.get());
+  const auto type = detail::compound_type(
+      sizeof(Row), {{"id", offsetof(Row, id), H5T_NATIVE_UINT32},
+                    {"required", offsetof(Row, required), H5T_NATIVE_UINT8},
+                    {"name", offsetof(Row, name), text.get()},
+                    {"readout_unit", offsetof(Row, readout_unit), text.get()}});
   const auto rows = FANIN_TRY(read_small<Row>(file, "/sources", type, sources_max));
   std::vector<SourceInfo> sources;
   for (const Row& row : rows) {
@@ -149,15 +149,6 @@ Result<std::vector<StreamInfo>> read_streams(hid_t file) {
 } // namespace
 
 struct RunFileReader::Impl {
-  ~Impl() {
-    // Datasets before the file.
-    events = {};
-    fragments = {};
-    missing = {};
-    gaps = {};
-    bytes = {};
-    static_cast<void>(file.close());
-  }
   Result<> open(const std::string& path);
   Result<> open_hdf5();
   Result<> read_header();
@@ -168,7 +159,7 @@ struct RunFileReader::Impl {
 
   RunFileInfo info;
   Descriptor descriptor;
-  detail::Handle file;
+  detail::Handle file; // closed after its tables
   detail::ReadTable events;
   detail::ReadTable fragments;
   detail::ReadTable missing;
