@@ -1,7 +1,6 @@
 // fanin bench: measures fanin beside bare loops and other libraries, in the same run.
 #include "bench.hpp"
 
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -11,9 +10,11 @@
 #include "commands.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/base/whole_number.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
 #include "fanin/builder/lane.hpp"
+#include "fanin/net/tcp_socket.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -63,10 +64,8 @@ namespace {
 Result<> read_nodes(BenchArguments& arguments) {
   if (arguments.nodes.empty()) return {};
   const auto number = [](std::string_view text) {
-    std::size_t value = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc{} && stop == text.data() + text.size();
-    return good && value <= bench::processes_max ? value : 0;
+    const std::size_t value = whole_number<std::size_t>(text).value_or(0);
+    return value <= bench::processes_max ? value : 0;
   };
   const std::string_view nodes = arguments.nodes;
   const auto x = nodes.find('x');
@@ -124,7 +123,7 @@ std::string share_congestion(net::Url& url, const BenchArguments& arguments,
   if (name.empty() && hosts != nullptr) name = hosts->congestion;
   if (name.empty()) name = bench::host_congestion();
   if (url.scheme != "tcp") return name;
-  reading.congestion(name);
+  reading.keep("--congestion", net::check_congestion(name));
   url.options.try_emplace("congestion", name);
   return name;
 }

@@ -124,8 +124,7 @@ void read_throttle(const EvbArguments& arguments, bench::EvbOptions& options, Re
   if (options.url.reach() == net::Reach::process || !arguments.storage.empty() || arguments.idle ||
       !arguments.every.empty())
     reading.fail_with("--throttle", "not with inproc, --storage, --idle or --every");
-  if (const auto possible = bench::CpuQuota::check(); !possible)
-    reading.fail_with("--throttle", possible.error().text);
+  reading.keep("--throttle", bench::CpuQuota::check());
 }
 
 void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
@@ -195,7 +194,7 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
   options.baselines = !arguments.no_baselines;
   options.ladder = arguments.ladder;
   options.idle = arguments.idle;
-  if (!reading.result()) return std::unexpected(reading.result().error());
+  FANIN_TRY(reading.result());
   setup.shape = {.readout_units = arguments.senders,
                  .builder_units = arguments.receivers,
                  .sources = arguments.sources,
@@ -233,7 +232,7 @@ Result<std::vector<bench::EvbOptions>> read_sizes(const EvbArguments& arguments)
   const auto sizes = reading.sizes("--fragment-sizes", arguments.sizes, fragment_size_max);
   if (sizes.size() > 1 && !arguments.every.empty())
     reading.fail_with("--every", "one size of a fragment at a time");
-  if (!reading.result()) return std::unexpected(reading.result().error());
+  FANIN_TRY(reading.result());
   std::vector<bench::EvbOptions> all;
   for (const std::uint32_t size : sizes) {
     auto options = FANIN_TRY(read_evb(arguments, size));
@@ -259,32 +258,25 @@ Result<json::Value> measure(const std::vector<bench::EvbOptions>& all,
   return result;
 }
 
-int run_evb(const EvbArguments& arguments) {
-  const auto options = read_sizes(arguments);
-  if (!options) return complain(options.error());
+Result<int> run_evb(const EvbArguments& arguments) {
+  const auto options = FANIN_TRY(read_sizes(arguments));
   const bench::Progress progress = progress_of(arguments);
-  auto json = JsonFile::open(arguments.json);
-  if (!json) return complain(json.error());
-  auto csv = OutputFile::open("--csv", arguments.csv);
-  if (!csv) return complain(csv.error());
-  auto drawing = OutputFile::open("--plot", arguments.plot);
-  if (!drawing) return complain(drawing.error());
-  if (auto apart = OutputFile::check_apart({&json->output(), &*csv, &*drawing}); !apart)
-    return complain(apart.error());
-  const auto result = measure(*options, progress);
-  if (!result) return complain(result.error());
+  auto json = FANIN_TRY(OutputFile::open("--json", arguments.json));
+  auto csv = FANIN_TRY(OutputFile::open("--csv", arguments.csv));
+  auto drawing = FANIN_TRY(OutputFile::open("--plot", arguments.plot));
+  FANIN_TRY(OutputFile::check_apart({&json, &csv, &drawing}));
+  const auto result = FANIN_TRY(measure(options, progress));
   if (arguments.json != "-" && arguments.csv != "-" && arguments.plot != "-")
-    print(bench::evb_table(*result));
-  auto written = json->write(*result);
-  if (!options->front().timeline) {
-    if (written) written = drawing->write(bench::plot_over_sizes(*result));
+    print(bench::evb_table(result));
+  FANIN_TRY(json.write_json(result));
+  if (!options.front().timeline) {
+    FANIN_TRY(drawing.write(bench::plot_over_sizes(result)));
   } else {
-    const json::Value& timeline = result->at("timeline");
-    if (written) written = csv->write(bench::timeline_csv(timeline));
-    if (written)
-      written = drawing->write(bench::to_svg(bench::timeline_plot(timeline, title_of(*result))));
+    const json::Value& timeline = result.at("timeline");
+    FANIN_TRY(csv.write(bench::timeline_csv(timeline)));
+    FANIN_TRY(drawing.write(bench::to_svg(bench::timeline_plot(timeline, title_of(result)))));
   }
-  return written ? status_done : complain(written.error());
+  return status_done;
 }
 
 // Of a course of time.
@@ -360,7 +352,7 @@ void add_evb(CLI::App& bench, int& status) {
                     "Also measure the layers between the bare loop and event building");
   command->add_flag("--idle", arguments->idle, "Measure idle processes: connected, without events");
   command->add_flag("--no-baselines", arguments->no_baselines, "Measure event building only");
-  command->callback([arguments, &status] { status = run_evb(*arguments); });
+  command->callback([arguments, &status] { status = status_of(run_evb(*arguments)); });
 }
 
 } // namespace fanin::command

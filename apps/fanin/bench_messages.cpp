@@ -13,6 +13,7 @@
 
 #include "bench.hpp"
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/machine.hpp"
@@ -58,9 +59,7 @@ std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments
 Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   Reading reading;
   bench::MessageBenchOptions options;
-  auto hosts = read_hosts(arguments);
-  if (!hosts) return std::unexpected(hosts.error());
-  options.hosts = std::move(*hosts);
+  options.hosts = FANIN_TRY(read_hosts(arguments));
   if (arguments.full_duplex)
     options.full_duplex = std::make_shared<const executive::HostList>(
         bench::with_both_on_each(*options.hosts, arguments.senders));
@@ -95,36 +94,31 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   }
   reading.rate("--rate", arguments.rate, spec.period);
   spec.wait = arguments.wait == "poll" ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  if (!reading.result()) return std::unexpected(reading.result().error());
+  FANIN_TRY(reading.result());
   return options;
 }
 
-int listen(const Arguments& arguments, const bench::Progress& progress) {
-  const auto url = net::Url::parse(arguments.listen);
-  if (!url) return complain(url.error());
+Result<int> listen(const Arguments& arguments, const bench::Progress& progress) {
+  const auto url = FANIN_TRY(net::Url::parse(arguments.listen));
   // There is nothing to be taken down: what it has started ends with it.
   std::signal(SIGINT, [](int) { _exit(status_done); });
   std::signal(SIGTERM, [](int) { _exit(status_done); });
-  return complain(bench::serve_ends(*url, progress).error());
+  FANIN_TRY(bench::serve_ends(url, progress));
+  return status_done;
 }
 
-int run(const Arguments& arguments) {
+Result<int> run(const Arguments& arguments) {
   const bench::Progress progress = progress_of(arguments);
   if (!arguments.listen.empty()) return listen(arguments, progress);
-  const auto options = read_options(arguments);
-  if (!options) return complain(options.error());
-  auto json = JsonFile::open(arguments.json);
-  if (!json) return complain(json.error());
-  auto plot = OutputFile::open("--plot", arguments.plot);
-  if (!plot) return complain(plot.error());
-  if (auto apart = OutputFile::check_apart({&json->output(), &*plot}); !apart)
-    return complain(apart.error());
-  const auto result = bench::bench_messages(*options, progress);
-  if (!result) return complain(result.error());
-  if (arguments.json != "-" && arguments.plot != "-") print(bench::message_table(*result));
-  if (auto written = json->write(*result); !written) return complain(written.error());
-  const auto drawn = plot->write(bench::plot_over_sizes(*result));
-  return drawn ? status_done : complain(drawn.error());
+  const auto options = FANIN_TRY(read_options(arguments));
+  auto json = FANIN_TRY(OutputFile::open("--json", arguments.json));
+  auto plot = FANIN_TRY(OutputFile::open("--plot", arguments.plot));
+  FANIN_TRY(OutputFile::check_apart({&json, &plot}));
+  const auto result = FANIN_TRY(bench::bench_messages(options, progress));
+  if (arguments.json != "-" && arguments.plot != "-") print(bench::message_table(result));
+  FANIN_TRY(json.write_json(result));
+  FANIN_TRY(plot.write(bench::plot_over_sizes(result)));
+  return status_done;
 }
 
 std::shared_ptr<Arguments> add(CLI::App& bench, int& status, Pattern pattern, const char* what,
@@ -144,7 +138,7 @@ std::shared_ptr<Arguments> add(CLI::App& bench, int& status, Pattern pattern, co
   command->add_option("--peers", arguments->peers,
                       "Contenders beside fanin, as raw,zeromq; or none");
   add_bench_options(*command, *arguments);
-  command->callback([arguments, &status] { status = run(*arguments); });
+  command->callback([arguments, &status] { status = status_of(run(*arguments)); });
   return arguments;
 }
 

@@ -37,17 +37,16 @@ Result<std::string> description_of(const Configurations& configurations) {
   return text;
 }
 
-int check(const std::vector<std::string>& paths, const std::vector<std::string>& overrides) {
+Result<int> check(const std::vector<std::string>& paths,
+                  const std::vector<std::string>& overrides) {
   const PluginEndReport end_report;
   Configurations configurations;
   for (const std::string& path : paths) {
-    auto configuration = config::load(path, overrides);
-    if (!configuration) return complain(configuration.error());
-    configurations.push_back(std::move(*configuration));
+    auto configuration = FANIN_TRY(config::load(path, overrides));
+    configurations.push_back(std::move(configuration));
   }
-  const auto text = description_of(configurations);
-  if (!text) return complain(text.error());
-  print(*text);
+  const std::string text = FANIN_TRY(description_of(configurations));
+  print(text);
   return status_done;
 }
 
@@ -68,8 +67,9 @@ void add_check(CLI::App& app, int& status) {
   command->add_option("--set", options->overrides, "KEY=VALUE: override one key")
       ->take_all()
       ->allow_extra_args(false);
-  command->callback(
-      [options, &status] { status = check(options->configurations, options->overrides); });
+  command->callback([options, &status] {
+    status = status_of(check(options->configurations, options->overrides));
+  });
 }
 
 } // namespace fanin::command

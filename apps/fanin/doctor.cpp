@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/doctor/examine.hpp"
 #include "fanin/net/ofi/providers.hpp"
 #include "terminal.hpp"
@@ -27,7 +28,7 @@ json::Value to_json(const doctor::Findings& findings) {
   return value;
 }
 
-int examine_host(const std::string& json) {
+Result<int> examine_host(const std::string& json) {
   const doctor::Findings findings = doctor::examine(doctor::Host(), net::ofi_providers());
   if (json != "-") {
     for (const doctor::Finding& finding : findings) {
@@ -36,10 +37,8 @@ int examine_host(const std::string& json) {
       if (!finding.remedy.empty()) print(fmt::format("{:<8}   {}\n", "", finding.remedy));
     }
   }
-  if (!json.empty()) {
-    if (auto written = write_json(json, to_json(findings)); !written)
-      return complain(written.error());
-  }
+  auto file = FANIN_TRY(OutputFile::open("--json", json));
+  FANIN_TRY(file.write_json(to_json(findings)));
   const bool problems = std::ranges::any_of(findings, [](const doctor::Finding& finding) {
     return finding.level == doctor::Level::problem;
   });
@@ -53,7 +52,7 @@ void add_doctor(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Examine this host: devices, limits, settings, and how to fix them");
   command->add_option("--json", *json, "Write the findings to this file; - is standard output");
-  command->callback([json, &status] { status = examine_host(*json); });
+  command->callback([json, &status] { status = status_of(examine_host(*json)); });
 }
 
 } // namespace fanin::command

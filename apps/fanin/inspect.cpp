@@ -26,7 +26,7 @@ struct Options {
 
 Result<std::string> text_of(const Options& options) {
   if (options.event) {
-    return storage::inspect_event(options.file, *options.event, {.dump_bytes = options.dump_bytes});
+    return storage::inspect_event(options.file, *options.event, options.dump_bytes);
   }
   const auto files = FANIN_TRY(storage::find_run_files({options.file}, executive::is_here));
   std::string text;

@@ -63,8 +63,8 @@ void add_publish(CLI::App& app, int& status) {
                    "A subscriber that does not read: disconnect, block (all wait), sample")
       ->check(CLI::IsMember({"disconnect", "block", "sample"}));
   command->callback([arguments, &status] {
-    status =
-        run_tool(*arguments, [&](SocketTool& tool) { return run_publisher(tool, *arguments); });
+    status = status_of(
+        run_tool(*arguments, [&](SocketTool& tool) { return run_publisher(tool, *arguments); }));
   });
 }
 

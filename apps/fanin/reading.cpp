@@ -1,18 +1,13 @@
 #include "reading.hpp"
 
-#include <charconv>
-
+#include "fanin/base/whole_number.hpp"
 #include "fanin/net/registry.hpp"
-#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::command {
 
 std::function<std::string(const std::string&)> natural_number(std::uint64_t least) {
   return [least](const std::string& word) -> std::string {
-    std::uint64_t value = 0;
-    const char* const end = word.data() + word.size();
-    const auto [stopped, error] = std::from_chars(word.data(), end, value);
-    if (error == std::errc{} && stopped == end && value >= least) return {};
+    if (const auto value = whole_number<std::uint64_t>(word); value && *value >= least) return {};
     return fmt::format("{}: must be a whole number, at least {}", word, least);
   };
 }
@@ -61,11 +56,6 @@ net::Url Reading::url(const char* option, const std::string& text) {
                                   fmt::join(registry.schemes(), ", ")));
   }
   return *url;
-}
-
-void Reading::congestion(const std::string& name) {
-  if (const auto known = net::check_congestion(name); !known)
-    fail_with("--congestion", known.error().text);
 }
 
 } // namespace fanin::command

@@ -40,8 +40,6 @@ public:
                                                  std::uint32_t most);
   // Of a transport that comes with fanin.
   net::Url url(const char* option, const std::string& text);
-  // Of TCP, that the kernel has.
-  void congestion(const std::string& name);
   // Its period.
   void rate(const char* option, const std::string& text, Duration& to) {
     if (text.empty()) return;

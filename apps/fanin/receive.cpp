@@ -50,7 +50,8 @@ void add_receive(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *arguments);
   add_mode_option(*command, *arguments);
-  command->callback([arguments, &status] { status = run_tool(*arguments, run_receiver); });
+  command->callback(
+      [arguments, &status] { status = status_of(run_tool(*arguments, run_receiver)); });
 }
 
 } // namespace fanin::command

@@ -55,18 +55,17 @@ class Show {
 public:
   // `decides`: the event manager is here, and with it the result.
   Show(const config::Configuration& configuration, const Plans& plans, const RunOptions& options,
-       bool decides, JsonFile& json)
+       bool decides, OutputFile& json)
       : decides_(decides),
         view_(configuration, plans),
         screen_(options.one_of_several ? screen_of_parent(options.report_descriptor)
-                                       : screen_on_terminal(options, json)) {}
-
-  [[nodiscard]] executive::RunView& view() { return view_; }
-  void log(LogLevel level, std::string_view text) { screen_->log(level, text); }
-  void tell_unknown_rates(const config::Configuration& configuration) {
+                                       : screen_on_terminal(options, json)) {
     if (const auto unknown = executive::unknown_rates(configuration); !unknown.empty())
       log(LogLevel::info, unknown);
   }
+
+  [[nodiscard]] executive::RunView& view() { return view_; }
+  void log(LogLevel level, std::string_view text) { screen_->log(level, text); }
 
   // Of a report that the view has seen.
   void on_report(const json::Value& report) {
@@ -89,13 +88,13 @@ public:
   }
 
   // The table and the JSON object; the exit status.
-  int finish() {
+  Result<int> finish() {
     const json::Value result = decides_ ? view_.result() : view_.nodes_result();
     const bool good = decides_ ? executive::succeeded(result) : result.at("ok").boolean();
     const std::string text = decides_ ? "\n" + executive::summary_text(result)
                              : good   ? ""
                                       : "\n" + executive::nodes_text(result);
-    if (auto shown = screen_->finish(result, text); !shown) return complain(shown.error());
+    FANIN_TRY(screen_->finish(result, text));
     return good ? status_done : status_failed;
   }
 
@@ -176,29 +175,27 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 }
 
 // Nodes that a user has started in this process, all of them or one.
-int run_alone(const config::Configuration& configuration, const Plans& plans,
-              const std::vector<std::size_t>& nodes, const RunOptions& options, JsonFile& json) {
+Result<int> run_alone(const config::Configuration& configuration, const Plans& plans,
+                      const std::vector<std::size_t>& nodes, const RunOptions& options,
+                      OutputFile& json) {
   Show show(configuration, plans, options, has_event_manager(nodes), json);
-  show.tell_unknown_rates(configuration);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
     show.on_report(message);
   };
-  const auto done = run_here(
+  FANIN_TRY(run_here(
       configuration,
-      {.nodes = nodes, .report = report, .signals_from = signals_from(configuration, options)});
-  if (!done) return complain(done.error());
+      {.nodes = nodes, .report = report, .signals_from = signals_from(configuration, options)}));
   return show.finish();
 }
 
 // `file`: the text of the configuration, whose file may be changed for the next run while this one
 // lasts.
-int launch(const config::Configuration& configuration, const Plans& plans, std::string file,
-           const std::vector<std::size_t>& processes, const executive::HostList* hosts,
-           const RunOptions& options, JsonFile& json) {
+Result<int> launch(const config::Configuration& configuration, const Plans& plans, std::string file,
+                   const std::vector<std::size_t>& processes, const executive::HostList* hosts,
+                   const RunOptions& options, OutputFile& json) {
   Show show(configuration, plans, options, has_event_manager(nodes_of(configuration, processes)),
             json);
-  show.tell_unknown_rates(configuration);
   executive::LauncherOptions launcher;
   launcher.command = {options.program, "run", options.configurations.front()};
   for (const auto& assignment : all_overrides(options)) {
@@ -220,8 +217,7 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
   launcher.signals_from = signals_from(configuration, options);
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
-  const auto done = executive::run_processes(configuration, show.view(), std::move(launcher));
-  if (!done) return complain(done.error());
+  FANIN_TRY(executive::run_processes(configuration, show.view(), std::move(launcher)));
   return show.finish();
 }
 
@@ -241,7 +237,7 @@ Result<> assign(config::Configuration& configuration,
   return executive::assign_hosts(configuration, assigned);
 }
 
-int run(const RunOptions& options) {
+Result<int> run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   std::signal(SIGXFSZ, SIG_IGN); // a file may not grow (ulimit -f): another one is begun
   const PluginEndReport end_report;
@@ -249,35 +245,29 @@ int run(const RunOptions& options) {
   const bool started = options.report_descriptor >= 0;
   const bool child = started && !options.one_of_several;
   const std::string& file = options.configurations.front();
-  auto text = settings::read_text(started ? "/proc/self/fd/0" : file);
-  if (!text) return complain(text.error());
-  auto configuration = config::parse(*text, file, all_overrides(options));
-  if (!configuration) return complain(configuration.error());
-  configuration->run.number_is_reserved = options.number_reserved;
-  const auto hosts = read_hosts(options);
-  if (!hosts) return complain(hosts.error());
-  if (auto assigned = assign(*configuration, *hosts, options); !assigned)
-    return complain(assigned.error());
-  const auto processes = *hosts ? executive::processes_elsewhere(*configuration, options.node)
-                                : executive::processes_here(*configuration, options.node);
-  if (!processes) return complain(processes.error());
-  const auto nodes = nodes_of(*configuration, *processes);
+  auto text = FANIN_TRY(settings::read_text(started ? "/proc/self/fd/0" : file));
+  auto configuration = FANIN_TRY(config::parse(text, file, all_overrides(options)));
+  configuration.run.number_is_reserved = options.number_reserved;
+  const auto hosts = FANIN_TRY(read_hosts(options));
+  FANIN_TRY(assign(configuration, hosts, options));
+  const auto processes =
+      FANIN_TRY(hosts ? executive::processes_elsewhere(configuration, options.node)
+                      : executive::processes_here(configuration, options.node));
+  const auto nodes = nodes_of(configuration, processes);
+  const bool alone = processes.size() == 1 && !hosts;
   if (options.one_of_several) {
     name_process(std::filesystem::path(file).stem());
-  } else if (processes->size() == 1 && !*hosts) {
-    name_process(configuration->processes[processes->front()].name);
+  } else if (alone) {
+    name_process(configuration.processes[processes.front()].name);
   }
-  if (child) return run_as_child(*configuration, nodes, options);
+  if (child) return run_as_child(configuration, nodes, options);
   // What the other hosts can do shows there.
   const auto plans =
-      executive::check_here(*configuration, *hosts ? std::vector<std::size_t>{} : nodes);
-  if (!plans) return complain(plans.error());
-  auto json = JsonFile::open(options.json);
-  if (!json) return complain(json.error());
-  if (processes->size() == 1 && !*hosts)
-    return run_alone(*configuration, *plans, nodes, options, *json);
-  return launch(*configuration, *plans, std::move(*text), *processes, *hosts ? &**hosts : nullptr,
-                options, *json);
+      FANIN_TRY(executive::check_here(configuration, hosts ? std::vector<std::size_t>{} : nodes));
+  auto json = FANIN_TRY(OutputFile::open("--json", options.json));
+  if (alone) return run_alone(configuration, plans, nodes, options, json);
+  return launch(configuration, plans, std::move(text), processes, hosts ? &*hosts : nullptr,
+                options, json);
 }
 
 // For CLI11: empty, or what is wrong.
@@ -340,7 +330,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] {
-    status = options->configurations.size() > 1 ? run_several(*options) : run(*options);
+    status = status_of(options->configurations.size() > 1 ? run_several(*options) : run(*options));
   });
 }
 

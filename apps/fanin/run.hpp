@@ -52,11 +52,11 @@ public:
 
 // On the terminal and in the file of --json, which outlives it.
 [[nodiscard]] std::unique_ptr<RunScreen> screen_on_terminal(const RunOptions& options,
-                                                            JsonFile& json);
+                                                            OutputFile& json);
 // Where this is one of several configurations: by the process that runs all of them.
 [[nodiscard]] std::unique_ptr<RunScreen> screen_of_parent(int report_descriptor);
 
 // Several configurations; the exit status.
-int run_several(const RunOptions& options);
+Result<int> run_several(const RunOptions& options);
 
 } // namespace fanin::command

@@ -8,7 +8,7 @@ namespace {
 
 class OnTerminal final : public RunScreen {
 public:
-  OnTerminal(const RunOptions& options, JsonFile& json)
+  OnTerminal(const RunOptions& options, OutputFile& json)
       : quiet_(options.quiet), json_(json), terminal_(options.shown()) {}
 
   void log(LogLevel level, std::string_view text) override { terminal_.log(level, text); }
@@ -18,12 +18,12 @@ public:
   Result<> finish(const json::Value& result, std::string_view text) override {
     terminal_.end_progress();
     if (!text.empty()) terminal_.show(text);
-    return json_.write(result);
+    return json_.write_json(result);
   }
 
 private:
   bool quiet_;
-  JsonFile& json_;
+  OutputFile& json_;
   Terminal terminal_;
 };
 
@@ -32,11 +32,7 @@ public:
   explicit OfParent(int report_descriptor) : pipe_(report_descriptor) {}
 
   void log(LogLevel level, std::string_view text) override {
-    json::Value report;
-    report["report"] = "log";
-    report["level"] = executive::name(level);
-    report["text"] = text;
-    pipe_.write(report);
+    pipe_.write(json::Object{{"report", "log"}, {"level", executive::name(level)}, {"text", text}});
   }
   void progress(const json::Value& report, const executive::RunView& view) override {
     if (report.at("report").text() != "progress") return;
@@ -58,7 +54,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<RunScreen> screen_on_terminal(const RunOptions& options, JsonFile& json) {
+std::unique_ptr<RunScreen> screen_on_terminal(const RunOptions& options, OutputFile& json) {
   return std::make_unique<OnTerminal>(options, json);
 }
 

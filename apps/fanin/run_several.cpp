@@ -36,11 +36,10 @@ Result<Several> read(const RunOptions& options) {
   Several several;
   for (const std::string& file : options.configurations) {
     auto text = FANIN_TRY(settings::read_text(file));
-    auto one = config::parse(text, file, overrides_of(options, false));
-    if (one && one->forwards()) one = config::parse(text, file, overrides_of(options, true));
-    if (!one) return std::unexpected(one.error());
+    auto one = FANIN_TRY(config::parse(text, file, overrides_of(options, false)));
+    if (one.forwards()) one = FANIN_TRY(config::parse(text, file, overrides_of(options, true)));
     several.texts.push_back(std::move(text));
-    several.configurations.push_back(std::move(*one));
+    several.configurations.push_back(std::move(one));
   }
   return several;
 }
@@ -93,7 +92,7 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
   return staged;
 }
 
-int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& json) {
+Result<int> launch(Several several, RunNumber run, const RunOptions& options, OutputFile& json) {
   executive::StagesView view(several.configurations);
   Terminal terminal(options.shown());
   const auto on_report = [&](std::size_t index, const json::Value& report) {
@@ -109,41 +108,34 @@ int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& 
   std::size_t processes = 0;
   for (const auto& one : several.configurations) processes += one.processes.size();
   executive::share_cores(processes);
-  const auto done = executive::run_stages(
+  FANIN_TRY(executive::run_stages(
       {.configurations = configurations_of(several, view, options, run),
        .on_report = on_report,
        .on_failure = [&](std::size_t index,
                          const std::string& why) { view.on_failure(index, why); },
-       .log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); }});
-  if (!done) return complain(done.error());
+       .log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); }}));
   terminal.end_progress();
   const json::Value result = view.result();
   terminal.show("\n" + executive::stages_text(result));
-  if (auto written = json.write(result); !written) return complain(written.error());
+  FANIN_TRY(json.write_json(result));
   return executive::succeeded(result) ? status_done : status_failed;
 }
 
 } // namespace
 
-int run_several(const RunOptions& options) {
+Result<int> run_several(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   const PluginEndReport end_report;
   if (!options.node.empty() || !options.hosts.empty() || options.testbed) {
-    return complain({ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: "
-                                       "give one, or leave the option out"});
+    return fail(ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: give "
+                                  "one, or leave the option out");
   }
-  auto several = read(options);
-  if (!several) return complain(several.error());
-  const auto stages = config::fit_stages(several->configurations);
-  if (!stages) return complain(stages.error());
-  for (const auto& one : several->configurations) {
-    if (auto good = check(one); !good) return complain(good.error());
-  }
-  auto json = JsonFile::open(options.json);
-  if (!json) return complain(json.error());
-  const auto run = reserve_run_number(*several, *stages);
-  if (!run) return complain(run.error());
-  return launch(std::move(*several), *run, options, *json);
+  auto several = FANIN_TRY(read(options));
+  const auto stages = FANIN_TRY(config::fit_stages(several.configurations));
+  for (const auto& one : several.configurations) FANIN_TRY(check(one));
+  auto json = FANIN_TRY(OutputFile::open("--json", options.json));
+  const RunNumber run = FANIN_TRY(reserve_run_number(several, stages));
+  return launch(std::move(several), run, options, json);
 }
 
 } // namespace fanin::command

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/message/sockets.hpp"
 #include "socket_tool.hpp"
 
@@ -31,14 +32,13 @@ Result<int> send_through(SocketTool& tool) {
     tool.unconnected(reason, other_kind(tool.mode()));
   };
   options.on_writable = [&tool] { tool.open(); };
-  auto socket = Socket::connect(tool.context(), tool.url(), std::move(options));
-  if (!socket) return std::unexpected(socket.error());
-  tool.send_with([&tool, &socket] { return (*socket)->send(tool.message()); });
+  const auto socket = FANIN_TRY(Socket::connect(tool.context(), tool.url(), std::move(options)));
+  tool.send_with([&tool, &socket] { return socket->send(tool.message()); });
   const auto sent = [&] {
-    if constexpr (requires { (*socket)->sent(); }) return (*socket)->sent();
+    if constexpr (requires { socket->sent(); }) return socket->sent();
     return true;
   };
-  return tool.run((*socket)->counters(), [&socket] { (*socket)->close(); }, sent);
+  return tool.run(socket->counters(), [&socket] { socket->close(); }, sent);
 }
 
 Result<int> run_sender(SocketTool& tool) {
@@ -56,7 +56,7 @@ void add_send(CLI::App& app, int& status) {
   add_tool_options(*command, *arguments);
   add_message_options(*command, *arguments);
   add_mode_option(*command, *arguments);
-  command->callback([arguments, &status] { status = run_tool(*arguments, run_sender); });
+  command->callback([arguments, &status] { status = status_of(run_tool(*arguments, run_sender)); });
 }
 
 } // namespace fanin::command

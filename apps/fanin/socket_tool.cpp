@@ -76,11 +76,11 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
       tool->duration_ = *time;
     if (tool->duration_ == Duration{}) reading.fail_with("--duration", "more than 0s");
   }
-  if (!reading.result()) return std::unexpected(reading.result().error());
+  FANIN_TRY(reading.result());
   tool->mode_ =
       arguments.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
   tool->message_.resize(size);
-  tool->json_ = FANIN_TRY(JsonFile::open(arguments.json));
+  tool->json_ = FANIN_TRY(OutputFile::open("--json", arguments.json));
   tool->context_ = FANIN_TRY(message::Context::make(
       {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }}));
   tool->resolver_.emplace(tool->context_->loop());
@@ -289,16 +289,15 @@ int SocketTool::report(const message::SocketCounters& counters) {
                       format_bandwidth(rate(bytes))));
   }
   int status = status_done;
-  if (const auto written = json_->write(result); !written) status = complain(written.error());
+  if (const auto written = json_->write_json(result); !written) status = complain(written.error());
   if (!verdict) status = complain(verdict.error());
   return status;
 }
 
-int run_tool(const ToolOptions& arguments, const std::function<Result<int>(SocketTool&)>& live) {
-  const auto tool = SocketTool::make(arguments);
-  if (!tool) return complain(tool.error());
-  const auto status = live(**tool);
-  return status ? *status : complain(status.error());
+Result<int> run_tool(const ToolOptions& arguments,
+                     const std::function<Result<int>(SocketTool&)>& live) {
+  const auto tool = FANIN_TRY(SocketTool::make(arguments));
+  return live(*tool);
 }
 
 } // namespace fanin::command

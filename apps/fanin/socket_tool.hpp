@@ -115,7 +115,7 @@ private:
   ToolOptions arguments_;
   Terminal terminal_;
   LogLimiter peers_;
-  std::optional<JsonFile> json_;
+  std::optional<OutputFile> json_;
   net::Url url_;
   message::Mode mode_ = message::Mode::high_throughput;
   std::vector<std::byte> message_;
@@ -149,7 +149,7 @@ private:
 
 // The callback of a command that makes a tool with `arguments` and runs it; `live` makes the
 // socket, runs the tool and gives the exit status.
-[[nodiscard]] int run_tool(const ToolOptions& arguments,
-                           const std::function<Result<int>(SocketTool&)>& live);
+[[nodiscard]] Result<int> run_tool(const ToolOptions& arguments,
+                                   const std::function<Result<int>(SocketTool&)>& live);
 
 } // namespace fanin::command

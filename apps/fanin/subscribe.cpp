@@ -102,8 +102,8 @@ void add_subscribe(CLI::App& app, int& status) {
   command->callback([arguments, &status] {
     if (arguments->tags.empty() && !arguments->events) throw CLI::RequiredError("--tag");
     if (arguments->tags.empty()) arguments->tags = {0};
-    status =
-        run_tool(*arguments, [&](SocketTool& tool) { return run_subscriber(tool, *arguments); });
+    status = status_of(
+        run_tool(*arguments, [&](SocketTool& tool) { return run_subscriber(tool, *arguments); }));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <optional>
@@ -20,7 +21,6 @@
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
-#include "fanin/base/try.hpp"
 #include "fanin/settings/tree.hpp"
 
 namespace fanin::command {
@@ -30,13 +30,9 @@ constexpr int lines_between = 10; // progress lines left out where there is no t
 constexpr int reader_patience_ms = 1000; // of a pipe that is full, the first time
 
 spdlog::level::level_enum level_of(LogLevel level) {
-  switch (level) {
-  case LogLevel::debug: return spdlog::level::debug;
-  case LogLevel::info: return spdlog::level::info;
-  case LogLevel::warning: return spdlog::level::warn;
-  case LogLevel::error: return spdlog::level::err;
-  }
-  return spdlog::level::info;
+  constexpr std::array levels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                              spdlog::level::err};
+  return levels[static_cast<std::size_t>(level)];
 }
 
 void write_error(std::string_view text) {
@@ -187,22 +183,12 @@ Result<> OutputFile::write(std::string_view text) {
   return fail_errno(ErrorKind::refused, fmt::format("{} {}", option_, path_), error);
 }
 
-Result<JsonFile> JsonFile::open(const std::string& path) {
-  auto file = FANIN_TRY(OutputFile::open("--json", path));
-  return JsonFile(std::move(file));
-}
-
-Result<> JsonFile::write(const json::Value& value) { return file_.write(value.dump(2) + "\n"); }
-
-Result<> write_json(const std::string& path, const json::Value& value) {
-  auto json = FANIN_TRY(JsonFile::open(path));
-  return json.write(value);
-}
-
 int complain(const Error& error) {
   say(settings::one_line(error.text) + "\n");
   return error.kind == ErrorKind::usage || error.kind == ErrorKind::not_found ? status_usage
                                                                               : status_failed;
 }
+
+int status_of(const Result<int>& status) { return status ? *status : complain(status.error()); }
 
 } // namespace fanin::command

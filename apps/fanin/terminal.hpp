@@ -65,6 +65,9 @@ public:
   // Errors: usage, naming both.
   [[nodiscard]] static Result<> check_apart(std::initializer_list<const OutputFile*> outputs);
   [[nodiscard]] Result<> write(std::string_view text);
+  [[nodiscard]] Result<> write_json(const json::Value& value) {
+    return write(value.dump(2) + "\n");
+  }
 
 private:
   OutputFile(std::string option, std::string path)
@@ -79,22 +82,9 @@ private:
   std::unique_ptr<std::FILE, Close> file_; // null: standard output, or nowhere
 };
 
-// Of --json.
-class JsonFile {
-public:
-  [[nodiscard]] static Result<JsonFile> open(const std::string& path);
-  [[nodiscard]] Result<> write(const json::Value& value);
-  [[nodiscard]] const OutputFile& output() const { return file_; }
-
-private:
-  explicit JsonFile(OutputFile file) : file_(std::move(file)) {}
-  OutputFile file_;
-};
-
-// The same in one go.
-[[nodiscard]] Result<> write_json(const std::string& path, const json::Value& value);
-
 // "fanin: TEXT" on standard error, in one line; gives the exit status for that kind of error.
 int complain(const Error& error);
+// The exit status of a command; an error is complained of.
+int status_of(const Result<int>& status);
 
 } // namespace fanin::command

@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/storage/manifest.hpp"
@@ -36,13 +37,12 @@ json::Value to_json(const storage::VerifyResult& result) {
   value["bytes"] = result.bytes;
   value["files"] = result.files;
   value["good"] = result.good();
-  const auto list = [&value](const char* key, const std::vector<std::string>& lines) {
-    value[key] = json::List{};
-    for (const auto& line : lines) value[key].append(line);
+  const auto list = [](const std::vector<std::string>& lines) {
+    return json::List(lines.begin(), lines.end());
   };
-  list("problems", result.problems);
-  list("notes", result.notes);
-  list("missing", result.missing);
+  value["problems"] = list(result.problems);
+  value["notes"] = list(result.notes);
+  value["missing"] = list(result.missing);
   return value;
 }
 
@@ -71,16 +71,14 @@ void print_result(const storage::VerifyResult& result) {
   print(result.good() ? "good\n" : "NOT GOOD\n");
 }
 
-int verify(const std::vector<std::string>& arguments, const std::string& json) {
-  auto result_file = JsonFile::open(json);
-  if (!result_file) return complain(result_file.error());
+Result<int> verify(const std::vector<std::string>& arguments, const std::string& json) {
+  auto result_file = FANIN_TRY(OutputFile::open("--json", json));
   const auto found = storage::find_run_files(arguments, executive::is_here);
   if (!found) {
     storage::VerifyResult nothing;
     nothing.problems.push_back(found.error().text);
     (void)complain(found.error());
-    if (auto written = result_file->write(to_json(nothing)); !written)
-      return complain(written.error());
+    FANIN_TRY(result_file.write_json(to_json(nothing)));
     return status_failed;
   }
   Terminal terminal(LogLevel::info);
@@ -96,13 +94,11 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
     terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
                                   format_size(total), 100 * part, format_bandwidth(rate)));
   };
-  const auto result = storage::verify(found->files, options);
+  const auto result = FANIN_TRY(storage::verify(found->files, options));
   terminal.end_progress();
-  if (!result) return complain(result.error());
-  if (json != "-") print_result(*result);
-  if (auto written = result_file->write(to_json(*result)); !written)
-    return complain(written.error());
-  return result->good() ? status_done : status_failed;
+  if (json != "-") print_result(result);
+  FANIN_TRY(result_file.write_json(to_json(result)));
+  return result.good() ? status_done : status_failed;
 }
 
 } // namespace
@@ -121,7 +117,8 @@ void add_verify(CLI::App& app, int& status) {
       ->required();
   command->add_option("--json", options->json,
                       "Write the result to this file; - is standard output");
-  command->callback([options, &status] { status = verify(options->files, options->json); });
+  command->callback(
+      [options, &status] { status = status_of(verify(options->files, options->json)); });
 }
 
 } // namespace fanin::command

@@ -13,7 +13,7 @@
 #include "fanin/executive/readout_node.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/source/emulator.hpp"
-#include "fanin/storage/memory_sink.hpp"
+#include "fanin/storage/testing/memory_sink.hpp"
 
 namespace fanin::testing {
 

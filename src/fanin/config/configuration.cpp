@@ -183,10 +183,6 @@ void read_buffers(TableReader reader, Configuration& configuration) {
   reader.finish();
 }
 
-storage::OnFull read_on_full(TableReader& reader) {
-  return static_cast<storage::OnFull>(reader.choice("on_full", {"wait", "stop"}));
-}
-
 // What is read here of [storage] where a plug-in's sink reads the rest.
 constexpr auto sink_keys = std::to_array<std::string_view>({"sink", "on_full"});
 
@@ -207,7 +203,7 @@ void read_sink(TableReader& reader, TableReader slice, Configuration& configurat
 }
 
 void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions& options) {
-  options.on_full = read_on_full(reader);
+  options.on_full = static_cast<storage::OnFull>(reader.choice("on_full", {"wait", "stop"}));
   if (!sink.type.empty()) return reader.finish();
   options.file.max_file = reader.size("max_file", options.file.max_file);
   if (reader.has("max_file") && options.file.max_file < (1U << 20)) {
@@ -488,6 +484,17 @@ std::vector<std::size_t> Configuration::builders_of(std::size_t filter) const {
     if (!same_host || node.host == nodes[filter].host) found.push_back(i);
   }
   return found;
+}
+
+source::SourceSettings Configuration::settings_of(const Node& node, LogFunction log) const {
+  return {.name = node.name,
+          .type = node.type,
+          .key = node.key,
+          .place = node.place,
+          .seed = run.seed,
+          .values = node.settings,
+          .common_keys = node.common_keys,
+          .log = std::move(log)};
 }
 
 std::string Configuration::node_names() const {

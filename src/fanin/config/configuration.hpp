@@ -159,6 +159,8 @@ struct Configuration {
                                                            const net::Url& event_manager) const;
   /// The builder units that a filter unit, a node, takes events from: all that it reaches.
   [[nodiscard]] FANIN_INTERNAL_API std::vector<std::size_t> builders_of(std::size_t filter) const;
+  /// Of an application or a filter, for its factory.
+  [[nodiscard]] source::SourceSettings settings_of(const Node& node, LogFunction log) const;
   /// Half-open range of indices into `sources`.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const {
     return system.sources_of(static_cast<NodeId>(readout));

@@ -1,7 +1,6 @@
 // The nodes, their sources and their processes.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <map>
 
@@ -9,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/whole_number.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/wire/filter.hpp"
@@ -389,21 +389,14 @@ void set_urls(TableReader& root, Configuration& configuration) {
   }
 }
 
-bool all_in_one(const Configuration& configuration) {
-  return std::ranges::any_of(configuration.nodes,
-                             [](const Node& node) { return node.listens_within_process(); });
-}
-
 // "bu[0-3]" is bu0 to bu3; any other name is itself.
 std::vector<std::string> names_of(const std::string& text) {
   const std::size_t open = text.find('[');
   const std::size_t dash = text.find('-', open);
   if (open == std::string::npos || dash == std::string::npos || text.back() != ']') return {text};
   const auto number = [&text](std::size_t begin, std::size_t end) {
-    std::uint64_t value = nodes_max; // what cannot be read is out of range
-    const char* const last = text.data() + end;
-    const auto read = std::from_chars(text.data() + begin, last, value);
-    return read.ec == std::errc{} && read.ptr == last ? value : nodes_max;
+    const auto digits = std::string_view{text}.substr(begin, end - begin);
+    return whole_number<std::uint64_t>(digits).value_or(nodes_max); // which is out of range
   };
   const std::uint64_t first = number(open + 1, dash);
   const std::uint64_t last = number(dash + 1, text.size() - 1);
@@ -450,7 +443,7 @@ void read_processes(TableReader& root, Configuration& configuration) {
     reader.finish();
     configuration.processes.push_back(std::move(process));
   }
-  if (readers.empty() && all_in_one(configuration)) {
+  if (readers.empty() && std::ranges::any_of(configuration.nodes, &Node::listens_within_process)) {
     Process process{"all", "process", {}};
     for (std::size_t i = 0; i < configuration.nodes.size(); ++i) process.nodes.push_back(i);
     configuration.processes.push_back(std::move(process));

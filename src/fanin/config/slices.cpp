@@ -1,7 +1,6 @@
 // Two stages: which slice this is, and which sources its super-fragments merge.
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,33 +9,22 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/base/whole_number.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::config::detail {
-namespace {
-
-// Decimal, or hexadecimal as in 0x400.
-std::optional<SourceId> source_id(std::string_view text) {
-  const bool hexadecimal = text.starts_with("0x");
-  if (hexadecimal) text.remove_prefix(2);
-  SourceId id = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), id, hexadecimal ? 16 : 10);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return id;
-}
-
-} // namespace
 
 // [1, 0x400] or ["1", "0x400-0x40f"].
 std::vector<SourceId> read_ids(TableReader& reader, std::string_view key) {
   std::vector<SourceId> sources;
   for (const std::string& text : reader.words(key)) {
     const auto dash = text.find('-');
-    const auto first = source_id(std::string_view{text}.substr(0, dash));
-    const auto last = dash == std::string::npos ? first : source_id(text.substr(dash + 1));
+    const auto first = whole_or_hexadecimal<SourceId>(std::string_view{text}.substr(0, dash));
+    const auto last = dash == std::string::npos
+                          ? first
+                          : whole_or_hexadecimal<SourceId>(std::string_view{text}.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first >= 65'536) {
       reader.reject(key, fmt::format("\"{}\" is no source's id, and no range of them, as in "
                                      "[1, \"0x400-0x40f\"]",

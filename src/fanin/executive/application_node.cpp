@@ -20,17 +20,11 @@ Result<> ApplicationNode::make() {
   if (factory == nullptr) {
     return std::unexpected(unknown_application(*context_.configuration, node));
   }
-  ApplicationContext context;
-  context.loop = context_.loop;
-  context.transports = context_.transports;
-  context.log = context_.log;
-  context.settings.name = node.name;
-  context.settings.type = node.type;
-  context.settings.key = node.key;
-  context.settings.place = node.place;
-  context.settings.log = context_.log;
-  context.settings.values = node.settings;
-  context.settings.common_keys = node.common_keys;
+  const ApplicationContext context{.loop = context_.loop,
+                                   .transports = context_.transports,
+                                   .log = context_.log,
+                                   .settings =
+                                       context_.configuration->settings_of(node, context_.log)};
   const PluginCall call(context.settings, "application");
   application_ = FANIN_TRY((*factory)(context));
   return {};

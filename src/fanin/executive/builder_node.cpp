@@ -121,9 +121,7 @@ void BuilderNode::describe(json::Value& report) {
     report["events_published"] = publisher_->published();
     report["events_skipped"] = publisher_->skipped();
   }
-  json::Value files{json::List{}};
-  for (const auto& file : sink_log_.files) files.append(file);
-  report["files"] = files;
+  report["files"] = json::List(sink_log_.files.begin(), sink_log_.files.end());
 }
 
 void BuilderNode::leave(const std::string& why) {

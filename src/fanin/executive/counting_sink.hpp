@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "fanin/executive/observer.hpp"
-#include "fanin/executive/sink_decorator.hpp"
 #include "fanin/net/loop.hpp"
+#include "fanin/storage/sink_decorator.hpp"
 
 namespace fanin::executive {
 
@@ -27,7 +27,7 @@ struct SinkLog {
   std::vector<std::string> files; // of those that are
 };
 
-class CountingSink final : public SinkDecorator {
+class CountingSink final : public storage::SinkDecorator {
 public:
   // `loop`, `log` and `observer` (null: none) outlive the sink; several sinks may share them.
   // `sources`: how many the run has.

@@ -25,20 +25,6 @@ Duration stopping_least(const config::Configuration& configuration) {
 
 } // namespace
 
-void EventManagerNode::Recorder::file(NodeId builder, Incarnation incarnation,
-                                      const std::string& name) {
-  if (record) record->file(builder, incarnation, name);
-}
-
-void EventManagerNode::Recorder::winner(EventRange batch, Attempt attempt, NodeId builder,
-                                        Incarnation incarnation) {
-  if (record) record->winner(batch, attempt, builder, incarnation);
-}
-
-void EventManagerNode::Recorder::summary(const builder::RunSummary& summary) {
-  if (record) record->summary(summary);
-}
-
 EventManagerNode::EventManagerNode(NodeContext context)
     : Node(std::move(context)),
       progress_tick_([this] { on_progress_tick(); }),
@@ -49,13 +35,13 @@ Result<> EventManagerNode::start() {
   builder::EventManagerOptions options;
   options.urls = configured().urls;
   options.run_id = context_.run_id;
-  options.recorder = &recorder_;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
   FANIN_TRY(manager_->start());
-  recorder_.record = FANIN_TRY(
+  record_ = FANIN_TRY(
       context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log));
+  manager_->set_recorder(record_.get());
   context_.report(
       json::Object{{"report", "listening"}, {"url", builder::rails_text(manager_->urls())}});
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
@@ -101,7 +87,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
   duration_tick_.cancel();
   if (context_.observer != nullptr) context_.observer->on_end(summary);
   json::Value report = to_json(summary, *context_.system);
-  if (recorder_.record) report["manifest"] = recorder_.record->path();
+  if (record_) report["manifest"] = record_->path();
   report["report"] = "result";
   if (!summary.error.empty()) {
     outcome_ = fail(ErrorKind::internal, summary.error);
@@ -117,7 +103,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
 // A full disk may have refused its last lines; builder units wait for as long.
 void EventManagerNode::finish_record() {
   const Time now = context_.loop->now();
-  if (recorder_.record && !recorder_.record->retry() && now < record_by_) {
+  if (record_ && !record_->retry() && now < record_by_) {
     report_progress(); // the launcher kills who is silent
     record_tick_.start(*context_.loop, std::min(now + progress_period, record_by_));
     return;
@@ -137,13 +123,13 @@ void EventManagerNode::report_progress() {
   report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
   report["waiting_for"] = manager_->waiting_for();
   if (began_at_ == never) report["joined"] = joined_readouts(summary);
-  if (recorder_.record) report["manifest"] = recorder_.record->path();
+  if (record_) report["manifest"] = record_->path();
   context_.report(std::move(report));
 }
 
 void EventManagerNode::on_progress_tick() {
   report_progress();
-  if (recorder_.record) recorder_.record->retry();
+  if (record_) record_->retry();
   if (++progress_ticks_ % 2 == 0) check_record();
   watch_drain(manager_->summary());
   if (ended_) return;
@@ -151,8 +137,8 @@ void EventManagerNode::on_progress_tick() {
 }
 
 void EventManagerNode::check_record() {
-  if (!recorder_.record || !recorder_.record->check_name()) return;
-  context_.report(gone_report(recorder_.record->path(), "the run's manifest"));
+  if (!record_ || !record_->check_name()) return;
+  context_.report(gone_report(record_->path(), "the run's manifest"));
 }
 
 // At its end a run that does not get on would wait for ever. How long a disk was full before counts

@@ -28,15 +28,6 @@ public:
   [[nodiscard]] builder::EventManager& manager() { return *manager_; } // after start()
 
 private:
-  // The record is made only when the event manager can listen.
-  struct Recorder final : builder::RunRecorder {
-    std::unique_ptr<RunRecord> record; // null: nothing is written
-    void file(NodeId builder, Incarnation incarnation, const std::string& name) override;
-    void winner(EventRange batch, Attempt attempt, NodeId builder,
-                Incarnation incarnation) override;
-    void summary(const builder::RunSummary& summary) override;
-  };
-
   void on_end(const builder::RunSummary& summary);
   void on_silent(const builder::NodeKey& key);
   void finish_record();
@@ -45,7 +36,7 @@ private:
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
 
-  Recorder recorder_;
+  std::unique_ptr<RunRecord> record_; // made when the manager listens; null: nothing is written
   std::optional<builder::EventManager> manager_;
   net::Timer progress_tick_;
   net::Timer duration_tick_;

@@ -18,16 +18,8 @@ constexpr Duration again_after = std::chrono::milliseconds{200};
 
 builder::FilterSettings filter_settings(const config::Configuration& configuration,
                                         std::size_t index, LogFunction log) {
-  const config::Node& node = configuration.nodes[index];
   builder::FilterSettings settings;
-  settings.settings.name = node.name;
-  settings.settings.type = node.type;
-  settings.settings.key = node.key;
-  settings.settings.place = node.place;
-  settings.settings.seed = configuration.run.seed;
-  settings.settings.log = std::move(log);
-  settings.settings.values = node.settings;
-  settings.settings.common_keys = node.common_keys;
+  settings.settings = configuration.settings_of(configuration.nodes[index], std::move(log));
   settings.streams = configuration.system.streams;
   for (const config::Source& source : configuration.sources)
     settings.sources.push_back(source.settings.id);

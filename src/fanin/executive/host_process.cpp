@@ -103,11 +103,7 @@ Result<HostProcess> start_on(const Host& host) {
   return process;
 }
 
-json::Value greeting() {
-  json::Value line;
-  line["fanin"] = version;
-  return line;
-}
+json::Value greeting() { return json::Object{{"fanin", version}}; }
 
 std::string wrong_greeting(const json::Value& line) {
   const std::string theirs = line.at("fanin").text();

@@ -386,17 +386,16 @@ void Launcher::on_signal() {
                      : "stopping: what was read is still built");
   }
   if (over_ && signals_seen_ == 1) return; // all have been asked
+  if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + patience_after_second);
   ProcessState* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     // Its second one makes it stop at once.
     if (signals_seen_ > 1 || !end_asked_) decides->child->stop();
-    if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + patience_after_second);
     return;
   }
   for (auto& state : states_) {
     if (state->child != nullptr) state->child->stop();
   }
-  if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + patience_after_second);
 }
 
 void Launcher::end_all() {

@@ -1,6 +1,5 @@
 #include "fanin/executive/manifest_recorder.hpp"
 
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -10,15 +9,6 @@
 #include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::executive {
-namespace {
-
-std::int64_t unix_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-} // namespace
 
 Result<std::unique_ptr<ManifestRecorder>>
 ManifestRecorder::make(const std::string& folder, const builder::System& system,

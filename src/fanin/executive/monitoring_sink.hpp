@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fanin/executive/event_publisher.hpp"
-#include "fanin/executive/sink_decorator.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/storage/batch_events.hpp"
+#include "fanin/storage/sink_decorator.hpp"
 
 namespace fanin::executive {
 
@@ -21,7 +21,7 @@ struct Sampling {
   double rate_hz = 0; // most; 0: no limit
 };
 
-class MonitoringSink final : public SinkDecorator {
+class MonitoringSink final : public storage::SinkDecorator {
 public:
   // `output` and `loop` outlive it; several sinks may share them.
   MonitoringSink(std::unique_ptr<storage::EventSink> inner, EventOutput& output, net::Loop& loop,

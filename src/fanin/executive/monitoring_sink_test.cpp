@@ -11,7 +11,7 @@
 
 #include "fanin/builder/filtering/prescale.hpp"
 #include "fanin/memory/heap_page.hpp"
-#include "fanin/storage/memory_sink.hpp"
+#include "fanin/storage/testing/memory_sink.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::executive {

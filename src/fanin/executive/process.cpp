@@ -289,11 +289,7 @@ std::uint64_t new_session() {
 }
 
 void Process::log(std::size_t node, LogLevel level, std::string_view text) {
-  json::Value message;
-  message["report"] = "log";
-  message["level"] = name(level);
-  message["text"] = text;
-  report(node, std::move(message));
+  report(node, json::Object{{"report", "log"}, {"level", name(level)}, {"text", text}});
 }
 
 void Process::report(std::size_t node, json::Value message) {

@@ -150,9 +150,7 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
                                         {"p99", microseconds(summary.latency.quantile(0.99))},
                                         {"p999", microseconds(summary.latency.quantile(0.999))}};
   }
-  json::Value files{json::List{}};
-  for (const auto& file : summary.files) files.append(file);
-  result["files"] = files;
+  result["files"] = json::List(summary.files.begin(), summary.files.end());
   result["protocol"] = name(system.protocol);
   result["sources"] = sources_of(summary, system);
   result["nodes"] = nodes_of(summary);
@@ -174,17 +172,15 @@ json::Value progress_of(const builder::RunSummary& summary) {
     pages += node.pages;
     in_use += node.pages_in_use;
   }
-  json::Value progress;
-  progress["run"] = summary.run;
-  progress["events"] = summary.events_built;
-  progress["incomplete"] = summary.events_incomplete;
-  progress["rejected"] = summary.events_rejected;
-  progress["open"] = summary.open_events;
-  progress["bytes_built"] = summary.bytes_built;
-  progress["buffers"] = json::Object{{"pages", pages}, {"in_use", in_use}};
-  progress["readouts"] = readouts;
-  progress["builders"] = builders;
-  return progress;
+  return json::Object{{"run", summary.run},
+                      {"events", summary.events_built},
+                      {"incomplete", summary.events_incomplete},
+                      {"rejected", summary.events_rejected},
+                      {"open", summary.open_events},
+                      {"bytes_built", summary.bytes_built},
+                      {"buffers", json::Object{{"pages", pages}, {"in_use", in_use}}},
+                      {"readouts", readouts},
+                      {"builders", builders}};
 }
 
 json::Value joined_readouts(const builder::RunSummary& summary) {

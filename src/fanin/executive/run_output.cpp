@@ -26,9 +26,6 @@ using MadeSink = Result<std::unique_ptr<storage::EventSink>>;
 
 class NoOutput final : public RunOutput {
 public:
-  MadeRecord make_record(std::uint64_t, const Clock&, const LogFunction&) override {
-    return nullptr;
-  }
   MadeSink make_sink(const SinkOwner&) override { return std::make_unique<storage::DiscardSink>(); }
 };
 
@@ -48,9 +45,6 @@ public:
     }
   }
 
-  MadeRecord make_record(std::uint64_t, const Clock&, const LogFunction&) override {
-    return nullptr;
-  }
   MadeSink make_sink(const SinkOwner& owner) override {
     storage::ForwardSinkOptions options = options_;
     options.builder = owner.builder;
@@ -125,9 +119,7 @@ public:
     options.file.slice = sources.slice;
     options.file.streams = system().streams;
     options.file.integrity = system().integrity;
-    options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count();
+    options.file.started_unix_ns = unix_ns();
     options.on_gone = owner.on_gone;
     if (node.cpus.size() > 1) options.cpu = node.cpus[1];
     FANIN_TRY(make_folder());
@@ -148,19 +140,18 @@ public:
     if (!make_) return std::unexpected(make_.error());
     FANIN_TRY(make_folder());
     const PluginCall call(sink_settings(configuration()), "sink");
-    auto sink = (*make_)({.run = owner.run,
-                          .node = builder(owner.builder).name,
-                          .node_index = owner.builder,
-                          .incarnation = owner.incarnation,
-                          .folder = folder(),
-                          .sources = event_sources(system()),
-                          .streams = system().streams,
-                          .integrity = system().integrity,
-                          .loop = owner.loop,
-                          .log = owner.log});
-    if (!sink) return std::unexpected(sink.error());
+    auto sink = FANIN_TRY((*make_)({.run = owner.run,
+                                    .node = builder(owner.builder).name,
+                                    .node_index = owner.builder,
+                                    .incarnation = owner.incarnation,
+                                    .folder = folder(),
+                                    .sources = event_sources(system()),
+                                    .streams = system().streams,
+                                    .integrity = system().integrity,
+                                    .loop = owner.loop,
+                                    .log = owner.log}));
     return std::make_unique<WatchedSink>(
-        std::move(*sink), fmt::format("sink \"{}\"", configuration().sink.type), owner.log);
+        std::move(sink), fmt::format("sink \"{}\"", configuration().sink.type), owner.log);
   }
 
 private:
@@ -177,6 +168,12 @@ std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configur
   if (configuration.forwards()) return std::make_unique<ForwardOutput>(configuration, system);
   if (configuration.run.output.empty()) return std::make_unique<NoOutput>();
   return std::make_unique<FileOutput>(configuration, system);
+}
+
+std::int64_t unix_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 // What is merged stands in files for its super-fragments.

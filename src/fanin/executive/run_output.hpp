@@ -56,7 +56,9 @@ public:
   // Of the run with that random id. `clock` measures the run, and outlives the record. Null: there
   // is none. Errors: those of storage::RunNumbers; refused, exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>>
-  make_record(std::uint64_t run_id, const Clock& clock, const LogFunction& log) = 0;
+  make_record(std::uint64_t /*run_id*/, const Clock& /*clock*/, const LogFunction& /*log*/) {
+    return nullptr;
+  }
   // A sink that was started. Errors: refused, exhausted, internal.
   [[nodiscard]] virtual Result<std::unique_ptr<storage::EventSink>>
   make_sink(const SinkOwner& owner) = 0;
@@ -70,6 +72,9 @@ public:
 
 // The sources of a run, as its files name them; `readout_unit` of each, too.
 [[nodiscard]] storage::EventSources event_sources(const builder::System& system);
+
+// What this host's clock says.
+[[nodiscard]] std::int64_t unix_ns();
 
 // Of a plug-in's sink, for its factory.
 [[nodiscard]] source::SourceSettings sink_settings(const config::Configuration& configuration);

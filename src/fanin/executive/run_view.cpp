@@ -29,6 +29,12 @@ json::Value with_earlier(json::Value end, const json::Value& earlier) {
   return end;
 }
 
+// It stands for the failure if there was none before.
+void add_failure(json::Value& result, std::string text) {
+  result["ok"] = false;
+  if (result.at("error").text().empty()) result["error"] = std::move(text);
+}
+
 } // namespace
 
 void RunView::on_report(const json::Value& report) {
@@ -167,16 +173,12 @@ json::Value RunView::nodes_result() const {
   result["ok"] = true;
   result["error"] = "";
   add_ends(result);
-  const auto failed = [&result](const std::string& name, const std::string& why) {
-    if (!result.at("ok").boolean()) return;
-    result["ok"] = false;
-    result["error"] = fmt::format("{}: {}", name, why);
-  };
   for (const auto& [name, end] : ends_) {
-    if (!end.at("ok").boolean()) failed(name, end.at("error").text());
+    if (!end.at("ok").boolean())
+      add_failure(result, fmt::format("{}: {}", name, end.at("error").text()));
   }
   for (const auto& [name, exit] : exits_) {
-    if (exit.status != 0) failed(name, exit.text());
+    if (exit.status != 0) add_failure(result, fmt::format("{}: {}", name, exit.text()));
   }
   add_gone(result);
   add_resources(result);
@@ -200,8 +202,7 @@ void RunView::add_ends(json::Value& result) const {
 // built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
   const auto failed = [&result](const std::string& who, const std::string& why) {
-    result["ok"] = false;
-    if (result.at("error").text().empty()) result["error"] = fmt::format("{}: {}", who, why);
+    add_failure(result, fmt::format("{}: {}", who, why));
   };
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
@@ -217,11 +218,8 @@ void RunView::add_failures(json::Value& result) const {
   for (const auto& [node, end] : ends_) {
     for (const auto& [source, why] : end.at("failed_sources").object()) {
       result["failed_sources"][source] = why;
-      result["ok"] = false;
-      if (result.at("error").text().empty()) {
-        result["error"] =
-            fmt::format("source {} of {} could not continue: {}", source, node, why.text());
-      }
+      add_failure(result,
+                  fmt::format("source {} of {} could not continue: {}", source, node, why.text()));
     }
   }
 }
@@ -230,11 +228,8 @@ void RunView::add_failures(json::Value& result) const {
 void RunView::add_gone(json::Value& result) const {
   for (const auto& [file, what] : gone_files_) {
     result["gone_files"][file] = what;
-    result["ok"] = false;
-    if (result.at("error").text().empty()) {
-      result["error"] =
-          fmt::format("{}, {}, was removed, renamed or replaced during the run", file, what);
-    }
+    add_failure(result,
+                fmt::format("{}, {}, was removed, renamed or replaced during the run", file, what));
   }
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +23,7 @@
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/base/whole_number.hpp"
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
@@ -64,11 +64,7 @@ bool is_own_address(const std::string& host) {
 std::optional<std::size_t> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
-  const std::string_view view{text};
-  std::size_t number = 0;
-  const auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), number);
-  if (error != std::errc{} || stop != view.data() + view.size()) return std::nullopt;
-  return number;
+  return whole_number<std::size_t>(text);
 }
 
 std::string process_names(const config::Configuration& configuration) {

@@ -1,37 +1,23 @@
 #include "fanin/settings/reader.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/base/whole_number.hpp"
 
 namespace fanin::settings {
 namespace {
 
-std::optional<int> cpu_number(std::string_view text) {
-  int value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // Decimal, or hexadecimal as in 0xe000.
 std::optional<std::int64_t> signed_number(std::string_view text) {
   const bool negative = text.starts_with('-');
-  std::string_view digits = negative ? text.substr(1) : text;
-  const bool hexadecimal = digits.starts_with("0x");
-  if (hexadecimal) digits.remove_prefix(2);
-  std::uint64_t magnitude = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, code] = std::from_chars(digits.data(), end, magnitude, hexadecimal ? 16 : 10);
-  if (code != std::errc{} || stop != end || !std::in_range<std::int64_t>(magnitude)) {
-    return std::nullopt;
-  }
-  const auto value = static_cast<std::int64_t>(magnitude);
+  const auto magnitude = whole_or_hexadecimal<std::uint64_t>(text.substr(negative ? 1 : 0));
+  if (!magnitude || !std::in_range<std::int64_t>(*magnitude)) return std::nullopt;
+  const auto value = static_cast<std::int64_t>(*magnitude);
   return negative ? -value : value;
 }
 
@@ -252,8 +238,9 @@ bool TableReader::add_cpus(std::string_view key, std::string_view text, std::vec
     const auto comma = text.find(',');
     const std::string_view range = text.substr(0, comma);
     const auto dash = range.find('-');
-    const auto first = cpu_number(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : cpu_number(range.substr(dash + 1));
+    const auto first = whole_number<int>(range.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last > cpu_max) {
       reject(key, fmt::format("\"{}\" names no CPUs; write 3, \"0-3,8\" or [0, 1]", text));
       return false;
@@ -282,41 +269,32 @@ std::vector<int> TableReader::cpus(std::string_view key) {
 }
 
 std::vector<std::string> TableReader::texts(std::string_view key) {
-  const Value* value = find(key);
-  if (value == nullptr) return {};
-  if (value->kind != Value::Kind::list) {
-    const std::string* text = plain(key, "a list of texts");
-    return text == nullptr ? std::vector<std::string>{} : std::vector{*text};
-  }
-  std::vector<std::string> texts;
-  for (const Value& item : value->items) {
-    if (item.kind != Value::Kind::text) {
-      reject(key, fmt::format("holds {}; a list of texts is wanted", name(item.kind)));
-      return {};
-    }
-    if (!is_clean(key, item.text)) return {};
-    texts.push_back(item.text);
-  }
-  return texts;
+  return entries(key, "a list of texts", false);
 }
 
 std::vector<std::string> TableReader::words(std::string_view key) {
+  return entries(key, "a list of numbers or texts", true);
+}
+
+std::vector<std::string> TableReader::entries(std::string_view key, std::string_view wanted,
+                                              bool numbers) {
   const Value* value = find(key);
   if (value == nullptr) return {};
   if (value->kind != Value::Kind::list) {
-    const std::string* text = plain(key, "a list of numbers or texts");
+    const std::string* text = plain(key, wanted);
     return text == nullptr ? std::vector<std::string>{} : std::vector{*text};
   }
-  std::vector<std::string> words;
+  std::vector<std::string> entries;
   for (const Value& item : value->items) {
-    if (item.kind == Value::Kind::table || item.kind == Value::Kind::list) {
-      reject(key, fmt::format("holds {}; a list of numbers or texts is wanted", name(item.kind)));
+    const bool nested = item.kind == Value::Kind::table || item.kind == Value::Kind::list;
+    if (nested || (!numbers && item.kind != Value::Kind::text)) {
+      reject(key, fmt::format("holds {}; {} is wanted", name(item.kind), wanted));
       return {};
     }
     if (!is_clean(key, item.text)) return {};
-    words.push_back(item.text);
+    entries.push_back(item.text);
   }
-  return words;
+  return entries;
 }
 
 TableReader TableReader::table(std::string_view key) {

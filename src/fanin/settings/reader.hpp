@@ -85,6 +85,9 @@ public:
 private:
   // The text of a value that is neither a table nor a list; null otherwise.
   [[nodiscard]] const std::string* plain(std::string_view key, std::string_view wanted);
+  // Of a list, or one alone; `numbers`: not only texts.
+  [[nodiscard]] std::vector<std::string> entries(std::string_view key, std::string_view wanted,
+                                                 bool numbers);
   [[nodiscard]] bool is_clean(std::string_view key, std::string_view text); // else rejects it
   template <class T, class Parse>
   [[nodiscard]] T parsed(std::string_view key, T fallback, std::string_view wanted, Parse parse);

@@ -1,7 +1,6 @@
 #include "fanin/settings/tree.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/base/whole_number.hpp"
 
 namespace fanin::settings {
 
@@ -52,16 +52,9 @@ std::string_view name(Value::Kind kind) {
 
 namespace {
 
-std::optional<std::size_t> index_of(std::string_view step) {
-  std::size_t index = 0;
-  const auto [stop, error] = std::from_chars(step.data(), step.data() + step.size(), index);
-  if (error != std::errc{} || stop != step.data() + step.size()) return std::nullopt;
-  return index;
-}
-
 const Value* child(const Value& value, std::string_view step) {
   if (value.kind != Value::Kind::list) return value.find(step);
-  const auto index = index_of(step);
+  const auto index = whole_number<std::size_t>(step);
   return index && *index < value.items.size() ? &value.items[*index] : nullptr;
 }
 
@@ -112,7 +105,7 @@ Result<> assign_in_list(Value& list, std::string_view step, std::string_view res
     for (Value& item : list.items) FANIN_TRY(assign(item, rest, override));
     return {};
   }
-  const auto index = index_of(step);
+  const auto index = whole_number<std::size_t>(step);
   if (!index || *index >= list.items.size()) {
     return fail(
         ErrorKind::usage,

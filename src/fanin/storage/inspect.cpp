@@ -172,11 +172,10 @@ void append_dump(std::string& text, std::span<const std::byte> bytes) {
 
 Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentRow& fragment,
                          std::size_t dump_bytes) {
-  const auto bytes = file.bytes_of(fragment);
-  if (!bytes) return std::unexpected(bytes.error());
+  const auto bytes = FANIN_TRY(file.bytes_of(fragment));
   std::string verdict = "no checksum";
   if (file.info().integrity) {
-    const auto checksum = wire::crc32c(*bytes);
+    const auto checksum = wire::crc32c(bytes);
     verdict = checksum == fragment.crc32c
                   ? fmt::format("crc32c {:08x} good", checksum)
                   : fmt::format("crc32c {:08x} BAD, should be {:08x}", checksum, fragment.crc32c);
@@ -185,10 +184,10 @@ Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentR
   fmt::format_to(std::back_inserter(text), "  source {:<#10x} {:<20} {:>10} B  {}{}{}\n",
                  fragment.source, name_of(file.info(), fragment.source), fragment.size, verdict,
                  flags.empty() ? "" : "; ", flags);
-  append_dump(text, std::span(*bytes).first(std::min(dump_bytes, bytes->size())));
-  if (bytes->size() > dump_bytes && dump_bytes > 0) {
+  append_dump(text, std::span(bytes).first(std::min(dump_bytes, bytes.size())));
+  if (bytes.size() > dump_bytes && dump_bytes > 0) {
     fmt::format_to(std::back_inserter(text), "      and {} bytes more\n",
-                   bytes->size() - dump_bytes);
+                   bytes.size() - dump_bytes);
   }
   return {};
 }
@@ -304,10 +303,10 @@ Result<std::string> inspect_file(const std::string& path) {
 }
 
 Result<std::string> inspect_event(const std::string& path, EventNumber event,
-                                  const InspectEventOptions& options) {
+                                  std::size_t dump_bytes) {
   if (is_manifest(path)) {
     const auto file = FANIN_TRY(file_with(event, path));
-    return inspect_event(file, event, options);
+    return inspect_event(file, event, dump_bytes);
   }
   const auto opened = FANIN_TRY(RunFileReader::open(path));
   auto& file = *opened;
@@ -317,8 +316,7 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   }
   const auto& row = *found;
   const auto fragments = FANIN_TRY(file.fragments_of(row));
-  const auto missing = file.missing_of(row);
-  if (!missing) return std::unexpected(missing.error());
+  const auto missing = FANIN_TRY(file.missing_of(row));
 
   std::string text;
   const auto flags = text_of_flags(row.flags);
@@ -330,8 +328,8 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
     fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
   for (const auto& fragment : fragments)
-    FANIN_TRY(append_fragment(text, file, fragment, options.dump_bytes));
-  for (const auto& lacking : *missing) {
+    FANIN_TRY(append_fragment(text, file, fragment, dump_bytes));
+  for (const auto& lacking : missing) {
     fmt::format_to(std::back_inserter(text), "  source {:<#10x} {:<20}    missing  {}\n",
                    lacking.source, name_of(file.info(), lacking.source), text_of(lacking.reason));
   }

@@ -15,14 +15,11 @@ namespace fanin::storage {
 /// and no payload. Errors: as of RunFileReader.
 [[nodiscard]] FANIN_INTERNAL_API Result<std::string> inspect_file(const std::string& path);
 
-struct InspectEventOptions {
-  std::size_t dump_bytes = 64; ///< of each fragment, in hexadecimal; 0: none
-};
-
 /// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
-/// `path` is a run file, or a run's manifest: then of all copies the one that counts is shown.
-/// Errors: not_found (no such event), else as of RunFileReader and read_manifest().
+/// `dump_bytes`: how many of each fragment. `path` is a run file, or a run's manifest: then of all
+/// copies the one that counts is shown. Errors: not_found (no such event), else as of RunFileReader
+/// and read_manifest().
 [[nodiscard]] FANIN_INTERNAL_API Result<std::string>
-inspect_event(const std::string& path, EventNumber event, const InspectEventOptions& options = {});
+inspect_event(const std::string& path, EventNumber event, std::size_t dump_bytes = 64);
 
 } // namespace fanin::storage

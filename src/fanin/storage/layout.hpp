@@ -46,17 +46,6 @@ struct EventRow {
                              ///< /streams; error_stream
 };
 static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
-static_assert(offsetof(EventRow, event) == 0);
-static_assert(offsetof(EventRow, first_fragment) == 8);
-static_assert(offsetof(EventRow, first_missing) == 16);
-static_assert(offsetof(EventRow, size) == 24);
-static_assert(offsetof(EventRow, fragment_count) == 32);
-static_assert(offsetof(EventRow, missing_count) == 36);
-static_assert(offsetof(EventRow, flags) == 40);
-static_assert(offsetof(EventRow, incarnation) == 44);
-static_assert(offsetof(EventRow, attempt) == 48);
-static_assert(offsetof(EventRow, node) == 50);
-static_assert(offsetof(EventRow, streams) == 52);
 
 /// /fragments: one row for each fragment, ascending by source within an event.
 struct FragmentRow {
@@ -69,13 +58,6 @@ struct FragmentRow {
   std::uint16_t attempt = 0;
 };
 static_assert(sizeof(FragmentRow) == 32 && std::is_trivially_copyable_v<FragmentRow>);
-static_assert(offsetof(FragmentRow, event) == 0);
-static_assert(offsetof(FragmentRow, offset) == 8);
-static_assert(offsetof(FragmentRow, source) == 16);
-static_assert(offsetof(FragmentRow, size) == 20);
-static_assert(offsetof(FragmentRow, crc32c) == 24);
-static_assert(offsetof(FragmentRow, flags) == 28);
-static_assert(offsetof(FragmentRow, attempt) == 30);
 
 /// /missing: one row for each source that is missing in an event, required or optional, ascending
 /// by source.
@@ -85,9 +67,6 @@ struct MissingRow {
   std::uint32_t reason = 0; ///< wire::MissingReason
 };
 static_assert(sizeof(MissingRow) == 16 && std::is_trivially_copyable_v<MissingRow>);
-static_assert(offsetof(MissingRow, event) == 0);
-static_assert(offsetof(MissingRow, source) == 8);
-static_assert(offsetof(MissingRow, reason) == 12);
 
 /// /gaps: event numbers [first, end) that no source has. They are not events.
 struct GapRow {
@@ -95,8 +74,6 @@ struct GapRow {
   std::uint64_t end = 0;
 };
 static_assert(sizeof(GapRow) == 16 && std::is_trivially_copyable_v<GapRow>);
-static_assert(offsetof(GapRow, first) == 0);
-static_assert(offsetof(GapRow, end) == 8);
 
 /// /sources: one row for each source of the run, ascending by id. The required sources decide which
 /// events are complete.

@@ -127,6 +127,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(inspect_file(path));
   const fanin::EventNumber event =
       size == 0 ? 0 : data[size - 1] % 8; // with all, without one, a gap
-  static_cast<void>(inspect_event(path, event, {.dump_bytes = 16}));
+  static_cast<void>(inspect_event(path, event, 16));
   return 0;
 }

@@ -55,14 +55,20 @@ Result<std::string> read_text(hid_t file, const char* name) {
   return value;
 }
 
-Result<std::int64_t> read_number(hid_t file, const char* name) {
+template <class Number>
+Result<> read_number(hid_t file, const char* name, Number& number) {
   const auto attribute = open_attribute(file, name);
   std::int64_t value = 0;
   if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
     return fail(ErrorKind::malformed,
                 fmt::format("attribute \"{}\" is missing or not a number", name));
   }
-  return value;
+  if (!std::in_range<Number>(value)) {
+    return fail(ErrorKind::malformed,
+                fmt::format("attribute \"{}\" is out of range: {}", name, value));
+  }
+  number = static_cast<Number>(value);
+  return {};
 }
 
 constexpr std::size_t text_size = 256;
@@ -70,45 +76,6 @@ constexpr std::size_t text_size = 256;
 std::string text_of(const std::array<char, text_size>& field) {
   return {field.data(), ::strnlen(field.data(), field.size())};
 }
-
-Result<std::vector<SourceInfo>> read_sources(hid_t file) {
-  struct Row {
-    std::uint32_t id;
-    std::uint8_t required;
-    std::array<char, text_size> name;
-    std::array<char, text_size> readout_unit;
-  };
-  const auto dataset = detail::open_dataset(file, "/sources");
-  if (!dataset)
-    return fail(dataset.error().kind, fmt::format("/sources: {}", dataset.error().text));
-  const detail::Handle space{H5Dget_space(dataset->get()), H5Sclose};
-  const auto count = detail::rows_of(space.get());
-  if (!count) return fail(ErrorKind::malformed, "/sources: not one-dimensional");
-  if (*count > sources_max)
-    return fail(ErrorKind::malformed, fmt::format("/sources: {} rows are too many", *count));
-  const auto text = detail::fixed_string_type(text_size);
-  const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
-  H5Tinsert(type.get(), "id", offsetof(Row, id), H5T_NATIVE_UINT32);
-  H5Tinsert(type.get(), "required", offsetof(Row, required), H5T_NATIVE_UINT8);
-  H5Tinsert(type.get(), "name", offsetof(Row, name), text.get());
-  H5Tinsert(type.get(), "readout_unit", offsetof(Row, readout_unit), text.get());
-  std::vector<Row> rows(*count);
-  if (*count > 0 &&
-      H5Dread(dataset->get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
-    return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
-  }
-  std::vector<SourceInfo> sources;
-  for (const auto& row : rows) {
-    sources.push_back({.id = row.id,
-                       .name = text_of(row.name),
-                       .readout_unit = text_of(row.readout_unit),
-                       .required = row.required != 0});
-  }
-  std::ranges::sort(sources, {}, &SourceInfo::id);
-  return sources;
-}
-
-bool has_dataset(hid_t file, const char* name) { return H5Lexists(file, name, H5P_DEFAULT) > 0; }
 
 // Reads all rows of a small dataset, at most `most`.
 template <class Row>
@@ -130,10 +97,35 @@ Result<std::vector<Row>> read_small(hid_t file, const char* name, const detail::
   return rows;
 }
 
+Result<std::vector<SourceInfo>> read_sources(hid_t file) {
+  struct Row {
+    std::uint32_t id;
+    std::uint8_t required;
+    std::array<char, text_size> name;
+    std::array<char, text_size> readout_unit;
+  };
+  const auto text = detail::fixed_string_type(text_size);
+  const auto type = detail::compound_type(
+      sizeof(Row), {{"id", offsetof(Row, id), H5T_NATIVE_UINT32},
+                    {"required", offsetof(Row, required), H5T_NATIVE_UINT8},
+                    {"name", offsetof(Row, name), text.get()},
+                    {"readout_unit", offsetof(Row, readout_unit), text.get()}});
+  const auto rows = FANIN_TRY(read_small<Row>(file, "/sources", type, sources_max));
+  std::vector<SourceInfo> sources;
+  for (const Row& row : rows) {
+    sources.push_back({.id = row.id,
+                       .name = text_of(row.name),
+                       .readout_unit = text_of(row.readout_unit),
+                       .required = row.required != 0});
+  }
+  std::ranges::sort(sources, {}, &SourceInfo::id);
+  return sources;
+}
+
 // None where there were no filter units.
 Result<std::vector<StreamInfo>> read_streams(hid_t file) {
   std::vector<StreamInfo> streams;
-  if (!has_dataset(file, "/streams")) return streams;
+  if (H5Lexists(file, "/streams", H5P_DEFAULT) <= 0) return streams;
   struct Row {
     std::uint32_t prescale;
     std::array<char, text_size> name;
@@ -154,23 +146,9 @@ Result<std::vector<StreamInfo>> read_streams(hid_t file) {
   return streams;
 }
 
-template <class Row>
-std::span<std::byte> bytes_of_rows(std::span<Row> rows) {
-  return std::as_writable_bytes(rows);
-}
-
 } // namespace
 
 struct RunFileReader::Impl {
-  ~Impl() {
-    // Datasets before the file.
-    events = {};
-    fragments = {};
-    missing = {};
-    gaps = {};
-    bytes = {};
-    static_cast<void>(file.close());
-  }
   Result<> open(const std::string& path);
   Result<> open_hdf5();
   Result<> read_header();
@@ -181,7 +159,7 @@ struct RunFileReader::Impl {
 
   RunFileInfo info;
   Descriptor descriptor;
-  detail::Handle file;
+  detail::Handle file; // closed after its tables
   detail::ReadTable events;
   detail::ReadTable fragments;
   detail::ReadTable missing;
@@ -207,7 +185,8 @@ Result<> RunFileReader::Impl::open(const std::string& path) {
 
   const detail::Hdf5Guard guard;
   FANIN_TRY(open_hdf5());
-  FANIN_TRY(read_header());
+  if (const auto header = read_header(); !header)
+    return fail(header.error().kind, fmt::format("{}: {}", path, header.error().text));
   return open_tables();
 }
 
@@ -240,80 +219,50 @@ Result<> RunFileReader::Impl::open_hdf5() {
   return malformed(fmt::format("cannot be opened as HDF5: {}", detail::hdf5_error()));
 }
 
+// Its errors do not name the file yet.
 Result<> RunFileReader::Impl::read_header() {
   const auto id = file.get();
   const auto format = read_text(id, "format");
   if (!format || !format->starts_with("fanin run file"))
-    return malformed("not a run file of fanin");
+    return fail(ErrorKind::malformed, "not a run file of fanin");
   if (*format != run_file_format) {
     return fail(ErrorKind::unsupported,
-                fmt::format("{}: its format is \"{}\", and this fanin reads \"{}\": use the fanin "
-                            "that wrote it (commit {})",
-                            info.path, *format, run_file_format,
+                fmt::format("its format is \"{}\", and this fanin reads \"{}\": use the fanin that "
+                            "wrote it (commit {})",
+                            *format, run_file_format,
                             read_text(id, "fanin_commit").value_or("unknown")));
   }
-  Result<> done;
-  const auto number = [&](const char* name, auto& value) {
-    if (!done) return;
-    const auto read = read_number(id, name);
-    if (!read) {
-      done = malformed(read.error().text);
-    } else if (!std::in_range<std::remove_reference_t<decltype(value)>>(*read)) {
-      done = malformed(fmt::format("attribute \"{}\" is out of range: {}", name, *read));
-    } else {
-      value = static_cast<std::remove_reference_t<decltype(value)>>(*read);
-    }
-  };
-  const auto text = [&](const char* name, std::string& value) {
-    if (!done) return;
-    auto read = read_text(id, name);
-    if (read)
-      value = std::move(*read);
-    else
-      done = malformed(read.error().text);
-  };
-  std::string integrity;
-  number("run", info.run);
-  number("run_id", info.run_id);
-  number("node_index", info.node_index);
-  number("incarnation", info.incarnation);
-  number("part", info.part);
-  number("started_unix_ns", info.started_unix_ns);
-  text("node", info.node);
-  text("integrity", integrity);
-  text("started_utc", info.started_utc);
-  text("fanin_version", info.fanin_version);
-  if (!done) return done;
+  FANIN_TRY(read_number(id, "run", info.run));
+  FANIN_TRY(read_number(id, "run_id", info.run_id));
+  FANIN_TRY(read_number(id, "node_index", info.node_index));
+  FANIN_TRY(read_number(id, "incarnation", info.incarnation));
+  FANIN_TRY(read_number(id, "part", info.part));
+  FANIN_TRY(read_number(id, "started_unix_ns", info.started_unix_ns));
+  info.node = FANIN_TRY(read_text(id, "node"));
+  const auto integrity = FANIN_TRY(read_text(id, "integrity"));
+  info.started_utc = FANIN_TRY(read_text(id, "started_utc"));
+  info.fanin_version = FANIN_TRY(read_text(id, "fanin_version"));
   info.integrity = integrity == "crc32c";
   if (!info.integrity && integrity != "none") // never taken for a file that has no checksums
-    return malformed(fmt::format("attribute \"integrity\" is not known: {}", integrity));
-  auto sources = read_sources(id);
-  if (!sources) return malformed(sources.error().text);
-  info.sources = std::move(*sources);
-  auto streams = read_streams(id);
-  if (!streams) return malformed(streams.error().text);
-  info.streams = std::move(*streams);
+    return fail(ErrorKind::malformed,
+                fmt::format("attribute \"integrity\" is not known: {}", integrity));
+  info.sources = FANIN_TRY(read_sources(id));
+  info.streams = FANIN_TRY(read_streams(id));
   return {};
 }
 
 // In the order in which a live file may be read: what a row points to was there before it.
 Result<> RunFileReader::Impl::open_tables() {
-  Result<> done;
-  const auto open_table = [&](detail::ReadTable& table, const char* name, detail::Handle type) {
-    if (!done) return;
-    auto opened = detail::ReadTable::open(file.get(), name, std::move(type),
-                                          fmt::format("{}:{}", info.path, name), descriptor.get());
-    if (opened)
-      table = std::move(*opened);
-    else
-      done = std::unexpected(std::move(opened.error()));
+  const auto open_table = [&](const char* name, detail::Handle type) {
+    return detail::ReadTable::open(file.get(), name, std::move(type),
+                                   fmt::format("{}:{}", info.path, name), descriptor.get());
   };
-  open_table(events, "/events", detail::event_row_type());
-  open_table(gaps, "/gaps", detail::gap_row_type());
-  open_table(missing, "/missing", detail::missing_row_type());
-  open_table(fragments, "/fragments", detail::fragment_row_type());
-  open_table(bytes, "/bytes", detail::Handle{H5Tcopy(H5T_STD_U8LE), H5Tclose});
-  return done;
+  events = FANIN_TRY(open_table("/events", detail::event_row_type()));
+  gaps = FANIN_TRY(open_table("/gaps", detail::gap_row_type()));
+  missing = FANIN_TRY(open_table("/missing", detail::missing_row_type()));
+  fragments = FANIN_TRY(open_table("/fragments", detail::fragment_row_type()));
+  bytes = FANIN_TRY(open_table("/bytes", detail::Handle{H5Tcopy(H5T_STD_U8LE), H5Tclose}));
+  return {};
 }
 
 RunFileReader::RunFileReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -340,16 +289,16 @@ Result<> RunFileReader::refresh() {
 }
 
 Result<> RunFileReader::read_events(std::uint64_t first, std::span<EventRow> out) {
-  return impl_->events.read(first, bytes_of_rows(out));
+  return impl_->events.read(first, std::as_writable_bytes(out));
 }
 Result<> RunFileReader::read_fragments(std::uint64_t first, std::span<FragmentRow> out) {
-  return impl_->fragments.read(first, bytes_of_rows(out));
+  return impl_->fragments.read(first, std::as_writable_bytes(out));
 }
 Result<> RunFileReader::read_missing(std::uint64_t first, std::span<MissingRow> out) {
-  return impl_->missing.read(first, bytes_of_rows(out));
+  return impl_->missing.read(first, std::as_writable_bytes(out));
 }
 Result<> RunFileReader::read_gaps(std::uint64_t first, std::span<GapRow> out) {
-  return impl_->gaps.read(first, bytes_of_rows(out));
+  return impl_->gaps.read(first, std::as_writable_bytes(out));
 }
 Result<> RunFileReader::read_bytes(std::uint64_t offset, std::span<std::byte> out) {
   return impl_->bytes.read(offset, out);

@@ -1129,7 +1129,7 @@ TEST_F(Verify, inspect_shows_a_file_and_an_event) {
     EXPECT_THAT(*file, HasSubstr(expected));
   }
   EXPECT_THAT(*file, Not(HasSubstr("of the run"))); // how long it took is not in the file
-  const auto event = inspect_event(path, 3, {.dump_bytes = 32});
+  const auto event = inspect_event(path, 3, 32);
   ASSERT_TRUE(event) << event.error().text;
   for (const auto* expected : {"event 3 of run 7: 2 fragments, 200 B, incomplete", "source 0xa",
                                "good", "and 68 bytes more", "missing  absent"}) {

@@ -14,7 +14,7 @@
 #include "fanin/builder/testing/make_system.hpp"
 #include "fanin/builder/testing/scripted_sink.hpp"
 #include "fanin/net/virtual_world.hpp"
-#include "fanin/storage/memory_sink.hpp"
+#include "fanin/storage/testing/memory_sink.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::builder {

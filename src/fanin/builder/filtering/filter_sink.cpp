@@ -10,15 +10,14 @@ using storage::SubmitOutcome;
 
 FilterSink::FilterSink(std::unique_ptr<storage::EventSink> inner, RunNumber run,
                        FilterServer& server)
-    : inner_(std::move(inner)), run_(run), server_(server) {
-  inner_->on_commit([this](const storage::Committed& committed) {
+    : SinkDecorator(std::move(inner)), run_(run), server_(server) {
+  this->inner().on_commit([this](const storage::Committed& committed) {
     const auto found = storing_.find(committed.ticket);
     FANIN_ASSERT(found != storing_.end());
     const Selected selected = found->second;
     storing_.erase(found);
     commit_({committed.ticket, selected.rejected, selected.undecided});
   });
-  inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
 }
 
 FilterSink::~FilterSink() { server_.forget(*this); }
@@ -43,31 +42,31 @@ void FilterSink::decided(std::unique_ptr<FilterJob> job) {
 }
 
 void FilterSink::store() {
-  while (!to_store_.empty() && inner_->submit(to_store_.front()) == SubmitOutcome::accepted)
+  while (!to_store_.empty() && inner().submit(to_store_.front()) == SubmitOutcome::accepted)
     to_store_.pop_front();
-  if (finishing_ && idle()) inner_->finish();
+  if (finishing_ && idle()) inner().finish();
 }
 
 bool FilterSink::poll() {
   if (!to_store_.empty()) store();
-  return inner_->poll();
+  return inner().poll();
 }
 
 void FilterSink::finish() {
   if (std::exchange(finishing_, true)) return;
-  if (idle()) inner_->finish();
+  if (idle()) inner().finish();
 }
 
 std::string FilterSink::waits_for() const {
   std::string units = server_.waits_for();
-  return units.empty() ? inner_->waits_for() : units;
+  return units.empty() ? inner().waits_for() : units;
 }
 
 void FilterSink::abandon() {
   server_.forget(*this);
   undecided_ = 0;
   to_store_.clear();
-  inner_->abandon();
+  inner().abandon();
 }
 
 } // namespace fanin::builder

@@ -61,6 +61,7 @@ class EventManager final : public net::Service, private ControlServer::Nodes {
 public:
   EventManager(const System& system, EventManagerOptions options, NodeEnvironment environment);
   ~EventManager() override;
+  void set_recorder(RunRecorder* recorder) { options_.recorder = recorder; } // before the run
 
   // Errors: the address cannot be listened on.
   [[nodiscard]] Result<> start();

@@ -317,14 +317,13 @@ Result<> FileScan::check_bytes() {
                           fragment.offset + fragment.size));
       continue;
     }
-    const auto checksum = checksum_of(fragment);
-    if (!checksum) return std::unexpected(checksum.error());
-    if (checksums && *checksum != fragment.crc32c) {
+    const auto checksum = FANIN_TRY(checksum_of(fragment));
+    if (checksums && checksum != fragment.crc32c) {
       ++result_.crc_errors;
       const bool known = (fragment.flags & event_bad_checksum) != 0;
       problem(fmt::format("event {}, source {}: checksum of its {} bytes is {:08x}, and should be "
                           "{:08x}{}",
-                          fragment.event, name_of(fragment.source), fragment.size, *checksum,
+                          fragment.event, name_of(fragment.source), fragment.size, checksum,
                           fragment.crc32c, known ? " (seen and marked when it was built)" : ""));
     }
     checked += fragment.size;

@@ -36,8 +36,6 @@ herr_t collect(unsigned number, const H5E_error2_t* error, void* data) {
   return 0;
 }
 
-Handle compound(std::size_t size) { return Handle{H5Tcreate(H5T_COMPOUND, size), H5Tclose}; }
-
 } // namespace
 
 Hdf5Guard::Hdf5Guard() {
@@ -98,54 +96,54 @@ Result<Handle> open_dataset(hid_t file, const char* name) {
   return dataset;
 }
 
-Handle event_row_type() {
-  auto type = compound(sizeof(EventRow));
-  H5Tinsert(type.get(), "event", offsetof(EventRow, event), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "first_fragment", offsetof(EventRow, first_fragment), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "first_missing", offsetof(EventRow, first_missing), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "size", offsetof(EventRow, size), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "fragment_count", offsetof(EventRow, fragment_count), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "missing_count", offsetof(EventRow, missing_count), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "flags", offsetof(EventRow, flags), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "attempt", offsetof(EventRow, attempt), H5T_STD_U16LE);
-  H5Tinsert(type.get(), "node", offsetof(EventRow, node), H5T_STD_U16LE);
-  H5Tinsert(type.get(), "streams", offsetof(EventRow, streams), H5T_STD_U32LE);
+Handle compound_type(std::size_t size, std::initializer_list<Field> fields) {
+  Handle type{H5Tcreate(H5T_COMPOUND, size), H5Tclose};
+  for (const Field& field : fields) H5Tinsert(type.get(), field.name, field.offset, field.type);
   return type;
+}
+
+Handle event_row_type() {
+  return compound_type(sizeof(EventRow),
+                       {{"event", offsetof(EventRow, event), H5T_STD_U64LE},
+                        {"first_fragment", offsetof(EventRow, first_fragment), H5T_STD_U64LE},
+                        {"first_missing", offsetof(EventRow, first_missing), H5T_STD_U64LE},
+                        {"size", offsetof(EventRow, size), H5T_STD_U64LE},
+                        {"fragment_count", offsetof(EventRow, fragment_count), H5T_STD_U32LE},
+                        {"missing_count", offsetof(EventRow, missing_count), H5T_STD_U32LE},
+                        {"flags", offsetof(EventRow, flags), H5T_STD_U32LE},
+                        {"incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE},
+                        {"attempt", offsetof(EventRow, attempt), H5T_STD_U16LE},
+                        {"node", offsetof(EventRow, node), H5T_STD_U16LE},
+                        {"streams", offsetof(EventRow, streams), H5T_STD_U32LE}});
 }
 
 Handle fragment_row_type() {
-  auto type = compound(sizeof(FragmentRow));
-  H5Tinsert(type.get(), "event", offsetof(FragmentRow, event), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "offset", offsetof(FragmentRow, offset), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "source", offsetof(FragmentRow, source), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "size", offsetof(FragmentRow, size), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "crc32c", offsetof(FragmentRow, crc32c), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "flags", offsetof(FragmentRow, flags), H5T_STD_U16LE);
-  H5Tinsert(type.get(), "attempt", offsetof(FragmentRow, attempt), H5T_STD_U16LE);
-  return type;
+  return compound_type(sizeof(FragmentRow),
+                       {{"event", offsetof(FragmentRow, event), H5T_STD_U64LE},
+                        {"offset", offsetof(FragmentRow, offset), H5T_STD_U64LE},
+                        {"source", offsetof(FragmentRow, source), H5T_STD_U32LE},
+                        {"size", offsetof(FragmentRow, size), H5T_STD_U32LE},
+                        {"crc32c", offsetof(FragmentRow, crc32c), H5T_STD_U32LE},
+                        {"flags", offsetof(FragmentRow, flags), H5T_STD_U16LE},
+                        {"attempt", offsetof(FragmentRow, attempt), H5T_STD_U16LE}});
 }
 
 Handle missing_row_type() {
-  auto type = compound(sizeof(MissingRow));
-  H5Tinsert(type.get(), "event", offsetof(MissingRow, event), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "source", offsetof(MissingRow, source), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "reason", offsetof(MissingRow, reason), H5T_STD_U32LE);
-  return type;
+  return compound_type(sizeof(MissingRow),
+                       {{"event", offsetof(MissingRow, event), H5T_STD_U64LE},
+                        {"source", offsetof(MissingRow, source), H5T_STD_U32LE},
+                        {"reason", offsetof(MissingRow, reason), H5T_STD_U32LE}});
 }
 
 Handle gap_row_type() {
-  auto type = compound(sizeof(GapRow));
-  H5Tinsert(type.get(), "first", offsetof(GapRow, first), H5T_STD_U64LE);
-  H5Tinsert(type.get(), "end", offsetof(GapRow, end), H5T_STD_U64LE);
-  return type;
+  return compound_type(sizeof(GapRow), {{"first", offsetof(GapRow, first), H5T_STD_U64LE},
+                                        {"end", offsetof(GapRow, end), H5T_STD_U64LE}});
 }
 
 Handle stream_source_row_type() {
-  auto type = compound(sizeof(StreamSourceRow));
-  H5Tinsert(type.get(), "stream", offsetof(StreamSourceRow, stream), H5T_STD_U32LE);
-  H5Tinsert(type.get(), "source", offsetof(StreamSourceRow, source), H5T_STD_U32LE);
-  return type;
+  return compound_type(sizeof(StreamSourceRow),
+                       {{"stream", offsetof(StreamSourceRow, stream), H5T_STD_U32LE},
+                        {"source", offsetof(StreamSourceRow, source), H5T_STD_U32LE}});
 }
 
 Handle fixed_string_type(std::size_t size) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -67,6 +68,12 @@ private:
 // dataset): a run file leads nowhere else.
 [[nodiscard]] Result<Handle> open_dataset(hid_t file, const char* name);
 
+struct Field {
+  const char* name;
+  std::size_t offset;
+  hid_t type;
+};
+[[nodiscard]] Handle compound_type(std::size_t size, std::initializer_list<Field> fields);
 // The compound types of the rows in layout.hpp, as they lie on disk.
 [[nodiscard]] Handle event_row_type();
 [[nodiscard]] Handle fragment_row_type();

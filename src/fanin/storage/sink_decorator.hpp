@@ -10,9 +10,9 @@
 
 #include "fanin/storage/event_sink.hpp"
 
-namespace fanin::executive {
+namespace fanin::storage {
 
-class SinkDecorator : public storage::EventSink {
+class SinkDecorator : public EventSink {
 public:
   void run_began() override { inner_->run_began(); }
   void run_ended() override { inner_->run_ended(); }
@@ -30,15 +30,15 @@ public:
 
 protected:
   // Passes on what `inner` reports.
-  explicit SinkDecorator(std::unique_ptr<storage::EventSink> inner) : inner_(std::move(inner)) {
-    inner_->on_commit([this](const storage::Committed& committed) { commit_(committed); });
+  explicit SinkDecorator(std::unique_ptr<EventSink> inner) : inner_(std::move(inner)) {
+    inner_->on_commit([this](const Committed& committed) { commit_(committed); });
     inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
     inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
   }
-  [[nodiscard]] storage::EventSink& inner() const { return *inner_; }
+  [[nodiscard]] EventSink& inner() const { return *inner_; }
 
 private:
-  std::unique_ptr<storage::EventSink> inner_;
+  std::unique_ptr<EventSink> inner_;
 };
 
-} // namespace fanin::executive
+} // namespace fanin::storage

@@ -1,4 +1,4 @@
-#include "fanin/storage/memory_sink.hpp"
+#include "fanin/storage/testing/memory_sink.hpp"
 
 #include <algorithm>
 #include <cstring>

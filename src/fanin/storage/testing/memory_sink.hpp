@@ -1,6 +1,5 @@
-/// \file
-/// A sink that keeps committed batches in memory: for tests, also in virtual time. It can be slow,
-/// stall, and fail.
+// A sink that keeps committed batches in memory: for tests, also in virtual time. It can be slow,
+// stall, and fail.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +19,35 @@ struct StoredFragment {
   std::uint32_t size = 0;
   std::uint32_t crc32c = 0;
   FragmentRowFlags flags = 0;
-  std::vector<std::byte> bytes; ///< empty unless MemorySinkOptions::keep_bytes
+  std::vector<std::byte> bytes; // empty unless MemorySinkOptions::keep_bytes
 };
 
 struct StoredEvent {
   EventRow row;
-  std::vector<StoredFragment> fragments; ///< ascending by source
-  std::vector<MissingRow> missing; ///< ascending by source
+  std::vector<StoredFragment> fragments; // ascending by source
+  std::vector<MissingRow> missing; // ascending by source
 };
 
-/// The disk of memory sinks. It outlives them, so that what a builder unit committed before it died
-/// is still there. Sinks of all nodes of one thread may share it.
+// The disk of memory sinks. It outlives them, so that what a builder unit committed before it died
+// is still there. Sinks of all nodes of one thread may share it.
 struct MemoryStore {
-  std::vector<StoredEvent> events; ///< in order of commit; an event may be in it more than once
+  std::vector<StoredEvent> events; // in order of commit; an event may be in it more than once
   std::vector<GapRow> gaps;
-  std::uint64_t commits = 0; ///< batches
+  std::uint64_t commits = 0; // batches
 };
 
 struct MemorySinkOptions {
-  std::vector<SourceInfo> sources; ///< in any order; they decide which events are complete
-  std::vector<MergedSource> merged{}; ///< as RunFileOptions, and so is `slice`
+  std::vector<SourceInfo> sources; // in any order; they decide which events are complete
+  std::vector<MergedSource> merged{}; // as RunFileOptions, and so is `slice`
   wire::Slice slice{};
   NodeId node = 0;
   Incarnation incarnation = 1;
-  Duration commit_delay{0}; ///< from submit() to commit, on the loop's clock
-  std::size_t depth = 16; ///< batches taken and not yet committed; beyond: busy
+  Duration commit_delay{0}; // from submit() to commit, on the loop's clock
+  std::size_t depth = 16; // batches taken and not yet committed; beyond: busy
   bool keep_bytes = true;
 };
 
-/// Thread: the loop's. Both references must outlive the sink.
+// Thread: the loop's. Both references must outlive the sink.
 class MemorySink : public EventSink {
 public:
   MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions options);
@@ -63,9 +62,9 @@ public:
   bool poll() override;
   bool arm() override { return failures_.empty() && !due(); }
 
-  /// Stalls the disk: nothing is committed until it is called again with false.
+  // Stalls the disk: nothing is committed until it is called again with false.
   void stall(bool stalled);
-  /// Behaves as if the disk had failed, or were full (not fatal). Reported at the next poll().
+  // Behaves as if the disk had failed, or were full (not fatal). Reported at the next poll().
   void report_failure(Error error, bool fatal);
   void set_commit_delay(Duration delay) { options_.commit_delay = delay; }
   [[nodiscard]] std::size_t pending() const { return pending_.size(); }
