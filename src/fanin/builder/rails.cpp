@@ -1,4 +1,5 @@
 #include "fanin/builder/rails.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::builder {
 
@@ -12,9 +13,8 @@ Result<std::vector<net::Url>> parse_rails(std::string_view text) {
   std::vector<net::Url> rails;
   for (bool more = true; more;) {
     const auto end = text.find('\n');
-    auto url = net::Url::parse(text.substr(0, end));
-    if (!url) return std::unexpected(url.error());
-    rails.push_back(std::move(*url));
+    auto url = FANIN_TRY(net::Url::parse(text.substr(0, end)));
+    rails.push_back(std::move(url));
     more = end != std::string_view::npos;
     if (more) text.remove_prefix(end + 1);
   }
@@ -27,9 +27,8 @@ Result<std::vector<net::Listener>> listen_on_rails(const NodeEnvironment& enviro
   std::vector<net::Listener> listeners;
   Error failure{ErrorKind::usage, "no address to listen at"};
   for (const net::Url& url : rails) {
-    const auto transport = environment.transports->find(url);
-    if (!transport) return std::unexpected(transport.error());
-    auto listener = net::Listener::make(**transport, url, options);
+    const auto transport = FANIN_TRY(environment.transports->find(url));
+    auto listener = net::Listener::make(*transport, url, options);
     if (listener) {
       listeners.push_back(std::move(*listener));
       continue;

@@ -1,4 +1,5 @@
 #include "fanin/wire/filter.hpp"
+#include "fanin/base/try.hpp"
 
 #include <string>
 
@@ -58,14 +59,13 @@ Result<std::string> decode_filter_refusal(std::span<const std::byte> message) {
 }
 
 Result<DecidedView> decode_filter_decided(std::span<const std::byte> message) {
-  const auto decided = read<FilterDecided>(message, FilterMessage::decided);
-  if (!decided) return std::unexpected(decided.error());
+  const auto decided = FANIN_TRY(read<FilterDecided>(message, FilterMessage::decided));
   auto rest = message.subspan(sizeof(FilterDecided));
-  if (decided->count > rest.size() / sizeof(FilterDecision))
+  if (decided.count > rest.size() / sizeof(FilterDecision))
     return fail(ErrorKind::malformed, "decisions that are not all there");
-  const std::size_t size = decided->count * sizeof(FilterDecision);
-  DecidedView view{*decided,
-                   {reinterpret_cast<const FilterDecision*>(rest.data()), decided->count},
+  const std::size_t size = decided.count * sizeof(FilterDecision);
+  DecidedView view{decided,
+                   {reinterpret_cast<const FilterDecision*>(rest.data()), decided.count},
                    rest.subspan(size)};
   std::uint64_t results = 0;
   for (const FilterDecision& decision : view.decisions) {

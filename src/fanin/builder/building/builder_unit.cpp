@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/rails.hpp"
 
@@ -42,8 +43,7 @@ BuilderUnit::~BuilderUnit() {
 }
 
 Result<> BuilderUnit::start() {
-  const auto rails = links_.listen(options_.data, *options_.receive_pool);
-  if (!rails) return std::unexpected(rails.error());
+  const auto rails = FANIN_TRY(links_.listen(options_.data, *options_.receive_pool));
   wire::Hello hello;
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
@@ -55,7 +55,7 @@ Result<> BuilderUnit::start() {
       ControlClient::Options{
           .event_manager = options_.event_manager,
           .hello = hello,
-          .text = system_.builder_units[options_.node] + "\n" + rails_text(*rails),
+          .text = system_.builder_units[options_.node] + "\n" + rails_text(rails),
           .patience = system_.control_patience(),
           .give_up_after = options_.give_up_after,
           .on_message = [this](wire::MessageType type,

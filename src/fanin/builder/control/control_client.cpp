@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::builder {
@@ -52,17 +53,14 @@ void ControlClient::give_up(const Error& error) {
 }
 
 Result<net::Link> ControlClient::connect_over(const net::Url& rail) {
-  const auto transport = environment_.transports->find(rail);
-  if (!transport) return std::unexpected(transport.error());
-  const auto id =
-      (*transport)
-          ->connect(rail, {.receive_pool = environment_.control_pool,
-                           .handler = this,
-                           .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                           .low_latency = true,
-                           .urgent = true});
-  if (!id) return std::unexpected(id.error());
-  return net::Link{*transport, *id};
+  const auto transport = FANIN_TRY(environment_.transports->find(rail));
+  const auto id = FANIN_TRY(
+      transport->connect(rail, {.receive_pool = environment_.control_pool,
+                                .handler = this,
+                                .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
+                                .low_latency = true,
+                                .urgent = true}));
+  return net::Link{transport, id};
 }
 
 void ControlClient::connect() {

@@ -6,6 +6,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::builder {
 
@@ -30,16 +31,14 @@ ControlServer::~ControlServer() {
 }
 
 Result<> ControlServer::start(std::span<const net::Url> rails) {
-  auto listeners =
+  listeners_ = FANIN_TRY(
       listen_on_rails(environment_, rails,
                       {.receive_pool = environment_.control_pool,
                        .handler = this,
                        .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                        .low_latency = true,
                        .urgent = true,
-                       .peers_must_identify = true});
-  if (!listeners) return std::unexpected(listeners.error());
-  listeners_ = std::move(*listeners);
+                       .peers_must_identify = true}));
   return {};
 }
 

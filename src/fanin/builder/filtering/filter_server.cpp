@@ -9,6 +9,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/wire/data_block.hpp"
 #include "fanin/wire/filter.hpp"
 
@@ -63,13 +64,10 @@ FilterServer::~FilterServer() {
 }
 
 Result<> FilterServer::listen(const net::Url& url) {
-  const auto transport = environment_.transports->find(url);
-  if (!transport) return std::unexpected(transport.error());
-  auto listener = net::Listener::make(
-      **transport, url,
-      {.receive_pool = environment_.control_pool, .handler = this, .peers_must_identify = true});
-  if (!listener) return std::unexpected(listener.error());
-  listener_ = std::move(*listener);
+  const auto transport = FANIN_TRY(environment_.transports->find(url));
+  listener_ = FANIN_TRY(net::Listener::make(
+      *transport, url,
+      {.receive_pool = environment_.control_pool, .handler = this, .peers_must_identify = true}));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include "fanin/base/counted.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/random.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/manager/node_messages.hpp"
 #include "fanin/builder/manager/waiting_text.hpp"
@@ -65,7 +66,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
 EventManager::~EventManager() { environment_.loop->remove(*this); }
 
 Result<> EventManager::start() {
-  if (auto started = server_.start(options_.urls); !started) return started;
+  FANIN_TRY(server_.start(options_.urls));
   const Time now = environment_.loop->now();
   liveness_.start(now);
   alive_tick_.start(*environment_.loop, now + alive_period);
