@@ -17,14 +17,15 @@ TransportRegistry::Known TransportRegistry::look_up(std::string_view scheme) con
   }
   for (const auto& [name, decorator] : decorators_) {
     if (name != scheme.substr(0, plus)) continue;
-    const Known below = look_up(scheme.substr(plus + 1));
-    if (!below.make) return {};
-    return {[decorator, make = below.make](
-                Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
-              auto made = FANIN_TRY(make(loop, log));
-              return decorator(loop, log, std::move(made));
-            },
-            below.traits};
+    Known found = look_up(scheme.substr(plus + 1));
+    if (found.make) {
+      found.make = [decorator, below = found.make](
+                       Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
+        auto made = FANIN_TRY(below(loop, log));
+        return decorator(loop, log, std::move(made));
+      };
+    }
+    return found;
   }
   return {};
 }

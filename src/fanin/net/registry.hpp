@@ -80,8 +80,8 @@ private:
     TransportTraits traits;
   };
   struct Known {
-    TransportFactory make; // empty: the scheme is not known
-    const TransportTraits* traits = nullptr;
+    TransportFactory make;
+    const TransportTraits* traits = nullptr; // null: the scheme is not known
   };
   [[nodiscard]] Known look_up(std::string_view scheme) const;
 
