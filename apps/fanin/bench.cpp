@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/base/whole_number.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
 #include "fanin/builder/lane.hpp"
@@ -64,7 +64,7 @@ namespace {
 Result<> read_nodes(BenchArguments& arguments) {
   if (arguments.nodes.empty()) return {};
   const auto number = [](std::string_view text) {
-    const std::size_t value = whole_number<std::size_t>(text).value_or(0);
+    const std::size_t value = parse_number<std::size_t>(text).value_or(0);
     return value <= bench::processes_max ? value : 0;
   };
   const std::string_view nodes = arguments.nodes;

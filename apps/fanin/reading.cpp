@@ -1,13 +1,13 @@
 #include "reading.hpp"
 
-#include "fanin/base/whole_number.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/net/registry.hpp"
 
 namespace fanin::command {
 
 std::function<std::string(const std::string&)> natural_number(std::uint64_t least) {
   return [least](const std::string& word) -> std::string {
-    if (const auto value = whole_number<std::uint64_t>(word); value && *value >= least) return {};
+    if (const auto value = parse_number<std::uint64_t>(word); value && *value >= least) return {};
     return fmt::format("{}: must be a whole number, at least {}", word, least);
   };
 }

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/counted.hpp"
-#include "fanin/base/whole_number.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/wire/filter.hpp"
@@ -396,7 +396,7 @@ std::vector<std::string> names_of(const std::string& text) {
   if (open == std::string::npos || dash == std::string::npos || text.back() != ']') return {text};
   const auto number = [&text](std::size_t begin, std::size_t end) {
     const auto digits = std::string_view{text}.substr(begin, end - begin);
-    return whole_number<std::uint64_t>(digits).value_or(nodes_max); // which is out of range
+    return parse_number<std::uint64_t>(digits).value_or(nodes_max); // which is out of range
   };
   const std::uint64_t first = number(open + 1, dash);
   const std::uint64_t last = number(dash + 1, text.size() - 1);

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/base/whole_number.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -21,10 +21,12 @@ std::vector<SourceId> read_ids(TableReader& reader, std::string_view key) {
   std::vector<SourceId> sources;
   for (const std::string& text : reader.words(key)) {
     const auto dash = text.find('-');
-    const auto first = whole_or_hexadecimal<SourceId>(std::string_view{text}.substr(0, dash));
-    const auto last = dash == std::string::npos
-                          ? first
-                          : whole_or_hexadecimal<SourceId>(std::string_view{text}.substr(dash + 1));
+    const auto first =
+        parse_number_or_hexadecimal<SourceId>(std::string_view{text}.substr(0, dash));
+    const auto last =
+        dash == std::string::npos
+            ? first
+            : parse_number_or_hexadecimal<SourceId>(std::string_view{text}.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first >= 65'536) {
       reader.reject(key, fmt::format("\"{}\" is no source's id, and no range of them, as in "
                                      "[1, \"0x400-0x40f\"]",

@@ -22,8 +22,8 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/base/whole_number.hpp"
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
@@ -64,7 +64,7 @@ bool is_own_address(const std::string& host) {
 std::optional<std::size_t> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
-  return whole_number<std::size_t>(text);
+  return parse_number<std::size_t>(text);
 }
 
 std::string process_names(const config::Configuration& configuration) {

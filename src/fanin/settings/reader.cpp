@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/number.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/base/whole_number.hpp"
 
 namespace fanin::settings {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 // Decimal, or hexadecimal as in 0xe000.
 std::optional<std::int64_t> signed_number(std::string_view text) {
   const bool negative = text.starts_with('-');
-  const auto magnitude = whole_or_hexadecimal<std::uint64_t>(text.substr(negative ? 1 : 0));
+  const auto magnitude = parse_number_or_hexadecimal<std::uint64_t>(text.substr(negative ? 1 : 0));
   if (!magnitude || !std::in_range<std::int64_t>(*magnitude)) return std::nullopt;
   const auto value = static_cast<std::int64_t>(*magnitude);
   return negative ? -value : value;
@@ -238,9 +238,9 @@ bool TableReader::add_cpus(std::string_view key, std::string_view text, std::vec
     const auto comma = text.find(',');
     const std::string_view range = text.substr(0, comma);
     const auto dash = range.find('-');
-    const auto first = whole_number<int>(range.substr(0, dash));
+    const auto first = parse_number<int>(range.substr(0, dash));
     const auto last =
-        dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1));
+        dash == std::string_view::npos ? first : parse_number<int>(range.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last > cpu_max) {
       reject(key, fmt::format("\"{}\" names no CPUs; write 3, \"0-3,8\" or [0, 1]", text));
       return false;

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/base/whole_number.hpp"
 
 namespace fanin::settings {
 
@@ -54,7 +54,7 @@ namespace {
 
 const Value* child(const Value& value, std::string_view step) {
   if (value.kind != Value::Kind::list) return value.find(step);
-  const auto index = whole_number<std::size_t>(step);
+  const auto index = parse_number<std::size_t>(step);
   return index && *index < value.items.size() ? &value.items[*index] : nullptr;
 }
 
@@ -105,7 +105,7 @@ Result<> assign_in_list(Value& list, std::string_view step, std::string_view res
     for (Value& item : list.items) FANIN_TRY(assign(item, rest, override));
     return {};
   }
-  const auto index = whole_number<std::size_t>(step);
+  const auto index = parse_number<std::size_t>(step);
   if (!index || *index >= list.items.size()) {
     return fail(
         ErrorKind::usage,
