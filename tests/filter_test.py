@@ -238,7 +238,7 @@ def test_filter_units_are_killed_at_random_instants():
                 os.kill(int(pids[-1]), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
                 run.wait_for(rf"{node} is process")  # the next line may still be of the one before
-                run.wait_for(rf"filter unit '{node}' has joined")
+                run.wait_for(rf"filter unit '{node}' has connected")
             run.signal()
             result = run.finish()
         check_balanced(result)

@@ -20,6 +20,7 @@ COVERED_BY = {
     "src/fanin/settings/reader_test.cpp": "settings",
     "src/fanin/storage/file_sink.cpp": "storage",
     "src/fanin/storage/file_sink.hpp": "storage",
+    "src/fanin/storage/run_numbers_test.cpp": "storage",
 }
 
 

@@ -540,7 +540,7 @@ def test_what_dies_within_a_slice_is_lost_there_and_the_groups_go_on():
         with Run(*files, *SMALL, "--duration", "1h", "--set", "run.restart=true") as run:
             run.wait_for_events(500)
             run.kill(r"slice1 +ru0")
-            run.wait_for(r"slice1 +evm +readout unit 'ru0' is here")
+            run.wait_for(r"slice1 +evm +readout unit 'ru0' has joined")
             run.wait_for_events(1000)
             run.signal()
             result = run.finish()
@@ -565,7 +565,7 @@ def test_a_frozen_readout_unit_of_a_slice_is_named_killed_and_comes_back():
         with Run(*files, *SMALL, "--duration", "1h", "--set", "network.dead_after=10s") as run:
             run.wait_for_events(500)
             run.kill("slice1 +ru0", signal.SIGSTOP)
-            run.wait_for(r"slice1 +evm +readout unit 'ru0' is here")
+            run.wait_for(r"slice1 +evm +readout unit 'ru0' has joined")
             run.wait_for_events(1000)
             run.signal()
             result = run.finish()
