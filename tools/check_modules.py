@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing, the nodes
-of builder/ include nothing of each other, and each file's names are in the namespace of its module.
+"""Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing,
+message/, source/, storage/ and builder/ handle no sockets, the nodes of builder/ include nothing of each other, and each file's
+names are in the namespace of its module.
 
 Usage: check_modules.py [ROOT] | --objects OBJECT... | --selftest
 With --objects: the object files of builder/, and what they need of the operating system.
@@ -34,6 +35,10 @@ FORBIDDEN_HEADERS = {
     "netdb.h", "sys/socket.h", "sys/epoll.h", "sys/eventfd.h", "sys/time.h", "sys/timerfd.h", "sys/types.h",
     "sys/mman.h", "sys/uio.h", "netinet/in.h", "netinet/tcp.h", "arpa/inet.h", "sched.h", "signal.h", "csignal",
 }
+# These have their connections from net/: message/ transports, the others byte streams too. So they run in virtual time.
+WITHOUT_SOCKETS = ("message", "source", "storage", "builder")
+SOCKET_HEADERS = {"sys/socket.h", "sys/epoll.h", "poll.h", "sys/poll.h", "sys/select.h", "netinet/tcp.h", "fanin/net/tcp_socket.hpp"}
+SOCKET_CALL = re.compile(r"\bepoll_\w+\s*\(|(?<![\w>])::(?:socket|connect|accept4?|bind|listen|recv\w*|send\w*|shutdown|p?poll|[gs]etsockopt)\s*\(")
 RANDOM = re.compile(r"\b(?:random_device|mt19937(?:_64)?|minstd_rand0?|default_random_engine|\w+_engine|std\s*::\s*\w+_distribution)\b")
 
 BRACE = re.compile(r"\bnamespace\s+(?P<name>[\w:]+)\s*\{|(?P<brace>[{}])")
@@ -93,6 +98,16 @@ def check_determinism(text, problems, say):
     for number, line in enumerate(code_of(text).splitlines(), 1):
         if RANDOM.search(line):
             problems.append(f"{say}:{number}: builder/ names randomness of its own: {line.strip()}")
+
+
+def check_sockets(text, module, problems, say):
+    for number, line in enumerate(text.splitlines(), 1):
+        found = HEADER_INCLUDE.match(line)
+        if found and found.group(1) in SOCKET_HEADERS:
+            problems.append(f"{say}:{number}: {module}/ includes {found.group(1)}: byte streams are in net/stream/")
+    for number, line in enumerate(code_of(text).splitlines(), 1):
+        if SOCKET_CALL.search(line):
+            problems.append(f"{say}:{number}: {module}/ handles sockets, which net/stream/ does: {line.strip()}")
 
 
 def check_nodes(text, node, problems, say):
@@ -178,6 +193,8 @@ def check(root):
             text = path.read_text(encoding="utf-8", errors="replace")
             check_includes(text, module, modules, problems, say)
             check_namespaces(text, path.relative_to(base), folders_of_module, problems, say)
+            if module in WITHOUT_SOCKETS and not is_test(path.relative_to(folder)):
+                check_sockets(text, module, problems, say)
             if module == "builder" and not is_test(path.relative_to(folder)):
                 check_determinism(text, problems, say)
                 if path.parent.name in NODES:
@@ -194,6 +211,8 @@ def selftest():
         "src/fanin/builder/a_test.cpp": '#include <thread>\nstd::thread t;\n',
         "src/fanin/builder/readout/a.cpp": '#include "fanin/builder/readout/a.hpp"\n#include "fanin/builder/control/a.hpp"\n',
         "src/fanin/builder/readout/a_test.cpp": '#include "fanin/builder/manager/a.hpp"\n',
+        "src/fanin/source/a.cpp": '#include "fanin/net/stream/stream.hpp"\nauto a = link.send(x); b->poll(); acknowledger.connect(true); listen();\n',
+        "src/fanin/source/a_test.cpp": '#include <sys/socket.h>\nauto got = ::recv(a, b, c, 0);\n',
         "src/fanin/base/b.hpp": '#pragma once\n#define A(x) \\\n  x;\nnamespace fanin {\nnamespace detail {\nint a();\n}\nint b();\n}\n',
         "src/fanin/base/json.hpp": 'namespace fanin::json {\nint a();\n}\nextern "C" void b();\n',
         "src/fanin/net/tcp/a.hpp": 'namespace fanin {\nclass B;\n}\nnamespace fanin::base {\nclass C;\n}\nnamespace fanin::net::tcp {\nint a();\n}\n',
@@ -202,6 +221,10 @@ def selftest():
     }
     bad = {
         "src/fanin/base/a.hpp": '#include "fanin/net/url.hpp"\n',
+        "src/fanin/source/a.cpp": '#include <sys/epoll.h>\n',
+        "src/fanin/storage/a.cpp": '#include "fanin/net/tcp_socket.hpp"\n',
+        "src/fanin/source/b.cpp": 'auto got = ::recv(socket, data, size, 0);\n',
+        "src/fanin/storage/b.cpp": 'int n = epoll_wait(epoll, events, 1, 0);\n',
         "src/fanin/net/a.hpp": '#include "b.hpp"\n',
         "src/fanin/attic/a.hpp": '\n',
         "src/fanin/builder/b.cpp": '#include <sys/socket.h>\n',
@@ -224,7 +247,7 @@ def selftest():
                "std::random_device::_M_getval()", "fanin::MonotonicClock::now() const", "fanin::net::resolve(fanin::net::Url const&, bool)",
                "vtable for fanin::MonotonicClock", "fanin::net::Loop::run()", "std::filesystem::status(std::filesystem::path const&)"]
     failures = []
-    modules = "set(FANIN_MODULES base net builder)\n"
+    modules = "set(FANIN_MODULES base net source storage builder)\n"
     with tempfile.TemporaryDirectory() as name:
         for path, text in {"CMakeLists.txt": modules, **good}.items():
             target = Path(name) / "good" / path

@@ -1,12 +1,15 @@
 #include "virtual/virtual_system.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
 #include "fanin/builder/testing/make_system.hpp"
+#include "fanin/executive/run_output.hpp"
+#include "fanin/source/registry.hpp"
 
 namespace fanin::testing {
 namespace {
@@ -95,20 +98,19 @@ public:
 
   Result<std::unique_ptr<executive::RunRecord>> make_record(std::uint64_t, const Clock&,
                                                             const LogFunction&) override {
-    return std::make_unique<Record>(winners);
+    return std::make_unique<Record>(winners, system_.options_.system.slice);
   }
   Result<std::unique_ptr<storage::EventSink>>
   make_sink(const executive::SinkOwner& owner) override {
     const VirtualSystemOptions& options = system_.options_;
     if (owner.builder == options.without_file)
       return fail(ErrorKind::exhausted, "no inode is left");
+    if (system_.forward_) return system_.forward_->make_sink(owner);
     storage::MemorySinkOptions sink;
-    for (const auto& info : options.system.sources) {
-      sink.sources.push_back({.id = info.id,
-                              .name = info.name,
-                              .readout_unit = options.system.readout_units[info.readout_unit],
-                              .required = info.required});
-    }
+    storage::EventSources sources = executive::event_sources(options.system);
+    sink.sources = std::move(sources.sources);
+    sink.merged = std::move(sources.merged);
+    sink.slice = sources.slice;
     sink.node = owner.builder;
     sink.incarnation = owner.incarnation;
     sink.commit_delay = options.commit_delay;
@@ -127,10 +129,12 @@ public:
 private:
   class Record final : public executive::RunRecord {
   public:
-    explicit Record(std::map<EventNumber, Attempt>& winners) : winners_(winners) {}
+    Record(std::map<EventNumber, Attempt>& winners, const wire::Slice& slice)
+        : winners_(winners), slice_(slice) {}
     void file(NodeId, Incarnation, const std::string&) override {}
     void winner(EventRange batch, Attempt attempt, NodeId, Incarnation) override {
-      for (EventNumber event = batch.first; event < batch.end; ++event) winners_[event] = attempt;
+      for (EventNumber event = batch.first; event < batch.end; ++event)
+        winners_[slice_.detector_number(event)] = attempt;
     }
     void summary(const builder::RunSummary&) override {}
     bool retry() override { return true; }
@@ -139,6 +143,7 @@ private:
 
   private:
     std::map<EventNumber, Attempt>& winners_;
+    const wire::Slice slice_;
     std::string path_;
   };
 
@@ -146,7 +151,11 @@ private:
 };
 
 VirtualSystem::VirtualSystem(VirtualSystemOptions options)
-    : options_(std::move(options)), world_(options_.seed, options_.network) {
+    : options_(std::move(options)),
+      own_world_(options_.world != nullptr
+                     ? nullptr
+                     : std::make_unique<net::VirtualWorld>(options_.seed, options_.network)),
+      world_(options_.world != nullptr ? *options_.world : *own_world_) {
   bytes_checked_.resize(options_.system.builder_units.size());
   const builder::System& system = options_.system;
   for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
@@ -165,15 +174,17 @@ VirtualSystem::~VirtualSystem() { destroy_nodes(); }
 
 void VirtualSystem::make_configuration() {
   const builder::System& system = options_.system;
+  const std::string& manager = options_.event_manager;
   configuration_.file = "virtual system";
   configuration_.system = system;
+  configuration_.forward = options_.forward;
   configuration_.storage.on_full =
       options_.failure_ends_run ? storage::OnFull::stop : storage::OnFull::wait;
-  configuration_.nodes.push_back({.role = config::Role::event_manager, .name = "evm"});
+  configuration_.nodes.push_back({.role = config::Role::event_manager, .name = manager});
   std::vector<net::Url>& control = configuration_.nodes.back().urls;
-  if (options_.control_rails == 1) control.push_back(url_of("evm"));
+  if (options_.control_rails == 1) control.push_back(url_of(manager));
   while (control.size() < options_.control_rails) {
-    control.push_back(url_of(fmt::format("evm:{}", control.size() + 1)));
+    control.push_back(url_of(fmt::format("{}:{}", manager, control.size() + 1)));
   }
   for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
     const auto [first, last] = system.sources_of(static_cast<NodeId>(i));
@@ -198,6 +209,10 @@ void VirtualSystem::make_configuration() {
     source.settings.id = info.id;
     source.settings.name = info.name;
     source.settings.type = source_type;
+    if (const auto url = options_.listen.find(info.id); url != options_.listen.end()) {
+      source.settings.type = "receive";
+      source.settings.values["listen"].value = url->second;
+    }
     source.queue = {.source = info.id,
                     .fragment_max = options_.fragment_max,
                     .checksum = system.integrity,
@@ -205,6 +220,8 @@ void VirtualSystem::make_configuration() {
     if (options_.queue) options_.queue(info, source.queue);
     configuration_.sources.push_back(std::move(source));
   }
+  if (!configuration_.forwards()) return;
+  forward_ = executive::make_run_output(configuration_, options_.system, plugins_.sinks);
 }
 
 void VirtualSystem::make_plugins() {
@@ -228,6 +245,7 @@ void VirtualSystem::make_plugins() {
                                 .event_count = options_.source_events});
   };
   FANIN_ASSERT(plugins_.sources.add(source_type, make).has_value());
+  source::add_built_in_sources(plugins_.sources);
 }
 
 void VirtualSystem::make_pools() {
@@ -277,6 +295,7 @@ executive::NodeContext VirtualSystem::context(Place& place, std::size_t index) {
   context.session = place.session;
   context.run_id = 1;
   context.transports = &place.transports;
+  context.streams = &place.host->streams();
   context.report = [](const json::Value&) {};
   context.log = [this, &place](LogLevel, std::string_view text) {
     log_.push_back(fmt::format("{:.6f} {}: {}",
@@ -484,6 +503,19 @@ std::string VirtualSystem::check_stored() {
       return fmt::format("event {} is in a gap", event->first);
   }
   return check_gaps(counted.empty() ? 0 : counted.rbegin()->first + 1);
+}
+
+std::string VirtualSystem::check_slice() const {
+  std::string wrong = wrong_bytes_;
+  std::set<EventNumber> stored;
+  const wire::Slice& slice = options_.system.slice;
+  for_each_stored([&](const storage::StoredEvent& event) {
+    const EventNumber number = event.row.event;
+    if (!stored.insert(number).second) wrong = fmt::format("event {} is there twice", number);
+    if (number / slice.block % slice.of != slice.number)
+      wrong = fmt::format("event {} is not of slice {}", number, slice.number);
+  });
+  return wrong;
 }
 
 std::string VirtualSystem::check_pools() {

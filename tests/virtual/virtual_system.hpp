@@ -45,6 +45,11 @@ struct VirtualSystemOptions {
   std::size_t without_file = builder::System::npos; // the builder unit that cannot make its file
   std::size_t control_rails = 1; // of the event manager
   MakeSource make_source; // empty: emulators
+  // Two stages in one world: nodes of both have other names.
+  net::VirtualWorld* world = nullptr; // null: one of its own. It ends before the systems in it
+  std::string event_manager = "evm";
+  config::Forward forward; // of the first stage; no slices: what is built is stored
+  std::map<SourceId, std::string> listen; // sources that receive, and where
   ChangeQueue queue; // may be empty
 };
 
@@ -113,6 +118,9 @@ public:
   // many of all this, of each reason, and the same gaps as the ledger says. The run has ended in
   // good order. Returns what is wrong, empty if nothing.
   [[nodiscard]] std::string check_stored();
+  // Only of what is stored: each event once, in the part of the numbers that is dealt to this
+  // slice.
+  [[nodiscard]] std::string check_slice() const;
   // Empty if every page of every node is home (call after the nodes were destroyed).
   [[nodiscard]] std::string check_pools();
   void destroy_nodes();
@@ -154,10 +162,12 @@ private:
   executive::Plugins plugins_;
   std::vector<executive::NodePlan> plans_;
   std::unique_ptr<MemoryOutput> output_;
+  std::unique_ptr<executive::RunOutput> forward_; // of the first of two stages
   PlaceOf<executive::EventManagerNode> manager_;
   std::vector<std::unique_ptr<PlaceOf<executive::ReadoutNode>>> readouts_;
   std::vector<std::unique_ptr<PlaceOf<executive::BuilderNode>>> builders_;
-  net::VirtualWorld world_; // after the pools: its messages hold pages of theirs
+  std::unique_ptr<net::VirtualWorld> own_world_; // after the pools: its messages hold their pages
+  net::VirtualWorld& world_;
 };
 
 } // namespace fanin::testing

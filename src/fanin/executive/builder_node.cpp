@@ -166,6 +166,7 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(const wire::W
                                   .incarnation = welcome.incarnation,
                                   .session = context_.session,
                                   .loop = context_.loop,
+                                  .streams = context_.streams,
                                   .log = context_.log,
                                   .on_gone = [this](const std::string& path, std::uint64_t events) {
                                     on_gone(path, events);

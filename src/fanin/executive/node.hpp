@@ -21,6 +21,7 @@
 #include "fanin/executive/observer.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/run_output.hpp"
+#include "fanin/net/stream/stream.hpp"
 
 namespace fanin::executive {
 
@@ -38,6 +39,7 @@ struct NodeContext {
   std::uint64_t session = 0; // of the process
   std::uint64_t run_id = 0; // random, of the run that an event manager here begins
   net::TransportSet* transports = nullptr;
+  net::Streams* streams = nullptr;
   LogFunction log;
   // Takes reports for others: objects with a member "report" (report.hpp).
   std::function<void(json::Value)> report;

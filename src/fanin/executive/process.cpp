@@ -135,6 +135,7 @@ Result<> Process::make_nodes() {
     context.session = options_.session;
     context.run_id = new_session() >> 11; // 53 bits: any reader of JSON keeps them
     context.transports = &transport_set_;
+    context.streams = &streams_;
     context.observer = options_.observer;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };

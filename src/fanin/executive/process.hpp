@@ -20,6 +20,7 @@
 #include "fanin/executive/signals.hpp"
 #include "fanin/net/host_resolver.hpp"
 #include "fanin/net/loop.hpp"
+#include "fanin/net/stream/tcp_streams.hpp"
 
 namespace fanin::executive {
 
@@ -86,6 +87,7 @@ private:
   std::vector<bool> end_reported_;
   std::vector<std::unique_ptr<net::Transport>> transports_;
   net::TransportSet transport_set_;
+  net::TcpStreams streams_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
   bool companions_stopped_ = false;

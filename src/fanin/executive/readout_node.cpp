@@ -137,9 +137,11 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
   settings.log = [log = context_.log, name = settings.name](LogLevel level, std::string_view text) {
     log(level, fmt::format("source {}: {}", name, text));
   };
+  settings.streams = context_.streams;
   const PluginCall call(settings, "source");
   auto made = FANIN_TRY(context_.plugins->sources.make(settings));
-  auto watched = std::make_unique<WatchedSource>(std::move(made), settings.name, context_.log);
+  auto watched = std::make_unique<WatchedSource>(std::move(made), settings.name, *context_.loop,
+                                                 context_.log);
   FANIN_TRY(watched->prepare());
   builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
   input.queue.window = context_.plan->window;

@@ -55,7 +55,7 @@ public:
     const std::uint64_t mine = ++current;
     options.superseded = [&current, mine] { return current != mine; };
     options.sender = sender_number(owner.session, owner.builder, mine);
-    return FANIN_TRY(storage::ForwardSink::make(*owner.loop, std::move(options)));
+    return FANIN_TRY(storage::ForwardSink::make(*owner.loop, *owner.streams, std::move(options)));
   }
 
 private:

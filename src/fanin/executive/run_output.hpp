@@ -13,6 +13,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/builder/manager/event_manager.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/net/stream/stream.hpp"
 #include "fanin/source/settings.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/sink_registry.hpp"
@@ -37,6 +38,7 @@ struct SinkOwner {
   Incarnation incarnation = 0;
   std::uint64_t session = 0; // of the process
   net::Loop* loop = nullptr; // of the sink
+  net::Streams* streams = nullptr; // likewise
   LogFunction log{};
   // A file of the sink, with so many events, is not at its place any more. On the loop.
   std::function<void(const std::string& path, std::uint64_t events)> on_gone;

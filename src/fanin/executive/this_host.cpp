@@ -29,6 +29,7 @@
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/plugins.hpp"
+#include "fanin/net/stream/tcp_streams.hpp"
 #include "fanin/storage/run_numbers.hpp"
 
 namespace fanin::executive {
@@ -290,11 +291,14 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
     const auto made = plugins.filters.make(settings);
     if (!made) return fail(ErrorKind::usage, made.error().text);
   }
+  net::TcpStreams streams;
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;
     const PluginCall call(source.settings, "source");
-    const auto made = plugins.sources.make(source.settings);
+    source::SourceSettings settings = source.settings;
+    settings.streams = &streams;
+    const auto made = plugins.sources.make(settings);
     if (made) continue;
     if (made.error().kind == ErrorKind::usage) return std::unexpected(made.error());
     // The file that a source reads is a part of the configuration.

@@ -17,8 +17,8 @@ constexpr Duration log_period = std::chrono::seconds{1};
 } // namespace
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
-                             LogFunction log)
-    : inner_(std::move(inner)), name_(std::move(name)), log_(std::move(log)) {}
+                             net::Loop& loop, LogFunction log)
+    : inner_(std::move(inner)), name_(std::move(name)), loop_(loop), log_(std::move(log)) {}
 
 Result<> WatchedSource::prepare() {
   try {
@@ -45,6 +45,14 @@ Value WatchedSource::call_or(Call call, Value otherwise) const {
       log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
     return otherwise;
   }
+}
+
+void WatchedSource::set_wake(std::function<void()> wake) {
+  const auto wake_loop = [this, wake = std::move(wake)] {
+    wake();
+    loop_.wake();
+  };
+  (void)call_or([&] { return inner_->set_wake(wake_loop), true; }, true);
 }
 
 bool WatchedSource::ready(Time now) {

@@ -3,20 +3,24 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "fanin/base/log.hpp"
+#include "fanin/net/loop.hpp"
 #include "fanin/source/source.hpp"
 
 namespace fanin::executive {
 
 class WatchedSource final : public source::Source {
 public:
-  // `name`: human-readable.
-  WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
+  // `name`: human-readable. `loop` turns when the source wakes it, and outlives it.
+  WatchedSource(std::unique_ptr<source::Source> inner, std::string name, net::Loop& loop,
+                LogFunction log);
 
   [[nodiscard]] Result<> prepare() override;
+  void set_wake(std::function<void()> wake) override;
   [[nodiscard]] bool ready(Time now) override;
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] source::ReadResult read(source::FragmentQueue& queue, Time now) override;
@@ -35,6 +39,7 @@ private:
 
   std::unique_ptr<source::Source> inner_;
   std::string name_;
+  net::Loop& loop_;
   LogFunction log_;
   std::array<std::uint64_t, wire::drop_reasons> logged_{}; // of each reason
   std::array<Time, wire::drop_reasons> next_log_{}; // likewise

@@ -19,6 +19,9 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
+VirtualClock clock_of_loop;
+net::Loop loop{clock_of_loop};
+
 // Writes one fragment in each read.
 struct OneByOne final : source::Source {
   EventNumber event = 0;
@@ -37,8 +40,24 @@ TEST(WatchedSource, is_prepared_as_the_source_is) {
     Result<> start(EventNumber, Time) override { return {}; }
     source::ReadResult read(source::FragmentQueue&, Time) override { return {}; }
   };
-  WatchedSource watched(std::make_unique<Unprepared>(), "left", [](LogLevel, std::string_view) {});
+  WatchedSource watched(std::make_unique<Unprepared>(), "left", loop, [](LogLevel, std::string_view) {});
   EXPECT_EQ(watched.prepare().error().text, "no such host");
+}
+
+TEST(WatchedSource, a_source_wakes_who_reads_it) {
+  struct Waking final : source::Source {
+    explicit Waking(std::function<void()>& kept) : wake(kept) {}
+    void set_wake(std::function<void()> given) override { wake = std::move(given); }
+    Result<> start(EventNumber, Time) override { return {}; }
+    source::ReadResult read(source::FragmentQueue&, Time) override { return {}; }
+    std::function<void()>& wake;
+  };
+  std::function<void()> wake;
+  WatchedSource watched(std::make_unique<Waking>(wake), "left", loop, [](LogLevel, std::string_view) {});
+  int woken = 0;
+  watched.set_wake([&] { ++woken; });
+  wake();
+  EXPECT_EQ(woken, 1);
 }
 
 // Throws whatever is asked of it.
@@ -58,7 +77,7 @@ TEST(WatchedSource, makes_what_a_source_throws_its_error) {
   ASSERT_TRUE(pool) << pool.error().text;
   source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
   std::vector<std::string> lines;
-  WatchedSource watched(std::make_unique<Throwing>(), "left",
+  WatchedSource watched(std::make_unique<Throwing>(), "left", loop,
                         [&lines](LogLevel, auto text) { lines.emplace_back(text); });
   EXPECT_EQ(watched.prepare().error().text, "source left: it threw an exception: no device");
   EXPECT_TRUE(watched.ready(Time{})); // so that start() says what is wrong
@@ -82,7 +101,7 @@ TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a
   std::vector<std::string> lines;
   auto one_by_one = std::make_unique<OneByOne>();
   OneByOne& inner = *one_by_one;
-  WatchedSource watched(std::move(one_by_one), "left",
+  WatchedSource watched(std::move(one_by_one), "left", loop,
                         [&lines](LogLevel, std::string_view text) { lines.emplace_back(text); });
   const auto read = [&](EventNumber event, std::uint32_t size, Duration at) {
     inner.event = event;
@@ -114,7 +133,7 @@ TEST(WatchedSource, says_once_that_a_source_is_dropped_until_it_comes_to_its_las
   auto one_by_one = std::make_unique<OneByOne>();
   OneByOne& inner = *one_by_one;
   inner.size = 8;
-  WatchedSource watched(std::move(one_by_one), "left",
+  WatchedSource watched(std::move(one_by_one), "left", loop,
                         [&lines](LogLevel, std::string_view text) { lines.emplace_back(text); });
   Time now{};
   const auto read = [&](EventNumber event) {

@@ -59,6 +59,10 @@ bool is_unspecified(const Address& address) {
 
 } // namespace
 
+std::string address_text(const Address& address) {
+  return Url{.scheme = "tcp", .host = address.host(), .port = address.port(), .options = {}}.text();
+}
+
 bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }

@@ -26,6 +26,9 @@ struct FANIN_API Address {
   [[nodiscard]] std::string host() const;
 };
 
+/// "tcp://10.0.0.1:7000"
+[[nodiscard]] FANIN_INTERNAL_API std::string address_text(const Address& address);
+
 /// Whether `host` is a name or number of this host itself, which no other host can reach. False for
 /// an empty text.
 [[nodiscard]] FANIN_INTERNAL_API bool is_loopback(std::string_view host);

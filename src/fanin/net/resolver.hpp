@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/export.hpp"
@@ -89,10 +90,11 @@ private:
 };
 
 /// A scripted name service in virtual time: answers take a given time. They are a given error, or
-/// else the address of this host.
+/// else the address that `names` knows, or else the address of this host.
 class ScriptedResolver final : public Resolver {
 public:
-  explicit ScriptedResolver(Loop& loop) : loop_(loop) {}
+  using Names = std::function<std::optional<Address>(const std::string&)>;
+  explicit ScriptedResolver(Loop& loop, Names names = {}) : loop_(loop), names_(std::move(names)) {}
   void take(Duration time) { time_ = time; }
   void fail(std::optional<ErrorKind> kind) { fails_ = kind; } ///< nullopt: all names are known
   [[nodiscard]] std::size_t asked() const { return asked_; } ///< how often
@@ -101,6 +103,7 @@ private:
   std::optional<Found> look_up(const std::string& host) override;
 
   Loop& loop_;
+  Names names_;
   Duration time_{};
   std::optional<ErrorKind> fails_;
   std::size_t asked_ = 0;

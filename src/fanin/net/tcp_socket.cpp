@@ -112,10 +112,6 @@ Descriptor accept_from(int listener, Address& peer) {
   return socket;
 }
 
-std::string address_text(const Address& address) {
-  return Url{.scheme = "tcp", .host = address.host(), .port = address.port(), .options = {}}.text();
-}
-
 // Without std::error_category, whose virtual call the sanitizers check through a pipe: this is
 // needed where no descriptor is left.
 std::string error_text(int error) {

@@ -39,9 +39,6 @@ bind_and_listen(const Url& url, std::span<const Address> addresses);
 // know it after a reset.
 [[nodiscard]] FANIN_INTERNAL_API Descriptor accept_from(int listener, Address& peer);
 
-// "tcp://10.0.0.1:7000"
-[[nodiscard]] FANIN_INTERNAL_API std::string address_text(const Address& address);
-
 [[nodiscard]] FANIN_INTERNAL_API std::string error_text(int error);
 
 // Makes closing send a reset and forget what was not delivered.

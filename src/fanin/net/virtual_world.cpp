@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/net/in_memory/byte_network.hpp"
 #include "fanin/net/in_memory/memory_transport.hpp"
 
 namespace fanin::net {
 
+using in_memory::ByteNetwork;
 using in_memory::MemoryTransport;
 using in_memory::Network;
 using in_memory::NetworkOptions;
@@ -15,9 +17,10 @@ struct VirtualNode::State {
   VirtualWorld::State* world = nullptr;
   std::string name;
   std::uint32_t index = 0;
-  std::unique_ptr<Loop> loop;                 // null while the node is dead, as the next two
+  std::unique_ptr<Loop> loop;                 // null while the node is dead, as the next three
   std::unique_ptr<ScriptedResolver> name_service;
   std::unique_ptr<MemoryTransport> transport;
+  std::unique_ptr<Streams> streams;
   bool frozen = false;
   bool runnable = true;                       // has to run even if nothing is due
   Duration extra_latency{};
@@ -36,6 +39,7 @@ struct VirtualWorld::State {
   VirtualClock clock;
   Random random;
   Network network;
+  ByteNetwork bytes;
   std::vector<std::unique_ptr<VirtualNode>> nodes;
   std::vector<NodeState*> heap; // by (wake, order)
   std::uint64_t orders = 0;
@@ -43,8 +47,12 @@ struct VirtualWorld::State {
   NodeState* running = nullptr;
 
   State(std::uint64_t seed, const VirtualNetworkOptions& given)
-      : options(given), random(seed), network(network_options()) {
+      : options(given),
+        random(seed),
+        network(network_options()),
+        bytes(network, ~seed, options.stream_buffer) {
     network.on_departure = [this](MemoryTransport& to, Time due) { something_due(to, due); };
+    bytes.on_event = [this](std::uint32_t node) { something_came(*nodes[node]->state_); };
   }
 
   NetworkOptions network_options() {
@@ -61,6 +69,8 @@ struct VirtualWorld::State {
   void start(NodeState& node);
   void stop(NodeState& node);
   void something_due(MemoryTransport& to, Time due);
+  void something_came(NodeState& node);
+  bool deliver_bytes(Time end);
   void reschedule(NodeState& node);
   void reschedule_all(bool run_each);
   void set_wake(NodeState& node, Time wake);
@@ -81,7 +91,9 @@ void VirtualWorld::State::start(NodeState& node) {
   node.transport = std::make_unique<MemoryTransport>(network, node.name, node.index);
   node.transport->set_extra_latency(node.extra_latency);
   node.transport->set_rate(node.rate);
-  node.name_service = std::make_unique<ScriptedResolver>(*node.loop);
+  node.streams = bytes.make_streams(node.index);
+  node.name_service = std::make_unique<ScriptedResolver>(
+      *node.loop, [this](const std::string& name) { return bytes.find(name); });
   node.loop->set_resolver(node.name_service.get());
   node.transport->set_resolver(node.name_service.get());
   node.loop->add(*node.transport);
@@ -94,6 +106,7 @@ void VirtualWorld::State::start(NodeState& node) {
 void VirtualWorld::State::stop(NodeState& node) {
   FANIN_ASSERT(running != &node);
   set_wake(node, never);
+  node.streams.reset();
   node.transport.reset();
   node.name_service.reset();
   node.loop.reset();
@@ -104,6 +117,20 @@ void VirtualWorld::State::something_due(MemoryTransport& to, Time due) {
   if (node.frozen || node.transport.get() != &to || &node == running) return;
   const Time wake = std::max(due, node.busy_until);
   if (wake < node.wake) set_wake(node, wake);
+}
+
+void VirtualWorld::State::something_came(NodeState& node) {
+  node.runnable = true;
+  if (&node != running) reschedule(node);
+}
+
+// Whether bytes were under way that are due before the next turn of a node.
+bool VirtualWorld::State::deliver_bytes(Time end) {
+  const Time due = bytes.next();
+  if (due == never || due > end || (!heap.empty() && heap.front()->wake < due)) return false;
+  clock.advance_to(due);
+  bytes.deliver();
+  return true;
 }
 
 void VirtualWorld::State::reschedule(NodeState& node) {
@@ -193,6 +220,7 @@ VirtualNode& VirtualWorld::add_node(std::string name) {
   node->world = state_.get();
   node->name = std::move(name);
   node->index = static_cast<std::uint32_t>(state_->nodes.size());
+  state_->bytes.add_host(node->name);
   state_->nodes.push_back(std::unique_ptr<VirtualNode>(new VirtualNode(std::move(node))));
   VirtualNode& added = *state_->nodes.back();
   state_->start(*added.state_);
@@ -202,14 +230,19 @@ VirtualNode& VirtualWorld::add_node(std::string name) {
 std::uint64_t VirtualWorld::run_until(Time end) {
   const std::uint64_t turns_before = state_->turns;
   state_->reschedule_all(true);
-  while (!state_->heap.empty() && state_->heap.front()->wake <= end)
+  while (true) {
+    if (state_->deliver_bytes(end)) continue;
+    if (state_->heap.empty() || state_->heap.front()->wake > end) break;
     state_->run(*state_->heap.front());
+  }
   if (end != never) state_->clock.advance_to(end);
   return state_->turns - turns_before;
 }
 
 bool VirtualWorld::step() {
   state_->reschedule_all(false);
+  while (state_->deliver_bytes(never)) {
+  }
   if (state_->heap.empty()) return false;
   state_->run(*state_->heap.front());
   return true;
@@ -230,6 +263,11 @@ Loop& VirtualNode::loop() {
 Transport& VirtualNode::transport() {
   FANIN_ASSERT(alive());
   return *state_->transport;
+}
+
+Streams& VirtualNode::streams() {
+  FANIN_ASSERT(alive());
+  return *state_->streams;
 }
 
 ScriptedResolver& VirtualNode::name_service() {
@@ -264,6 +302,7 @@ void VirtualNode::restart() {
 void VirtualNode::disconnect(VirtualNode& other) {
   FANIN_ASSERT(&other != this);
   if (alive() && other.alive()) state_->transport->disconnect(*other.state_->transport);
+  state_->world->bytes.disconnect(state_->index, other.state_->index);
 }
 
 void VirtualNode::break_path(VirtualNode& to, std::uint16_t port) {
@@ -275,16 +314,19 @@ void VirtualNode::break_path(VirtualNode& to, std::uint16_t port) {
 void VirtualNode::repair_path(VirtualNode& to, std::uint16_t port) {
   if (alive() && to.alive()) {
     state_->world->network.repair_path(*state_->transport, *to.state_->transport, port);
+    state_->world->bytes.release_held();
   }
 }
 
 void VirtualNode::slow_down(Duration extra_latency) {
   state_->extra_latency = extra_latency;
+  state_->world->bytes.set_extra_latency(state_->index, extra_latency);
   if (alive()) state_->transport->set_extra_latency(extra_latency);
 }
 
 void VirtualNode::limit_rate(std::uint64_t bytes_per_second) {
   state_->rate = bytes_per_second;
+  state_->world->bytes.set_rate(state_->index, bytes_per_second);
   if (alive()) state_->transport->set_rate(bytes_per_second);
 }
 

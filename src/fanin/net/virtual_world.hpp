@@ -15,6 +15,7 @@
 #include "fanin/base/random.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/resolver.hpp"
+#include "fanin/net/stream/stream.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -31,6 +32,8 @@ struct VirtualNetworkOptions {
   bool strict = false;
   std::uint32_t posted_receives = 4; ///< strict: per connection
   Duration turn_cost{500}; ///< virtual time that a turn costs a node if it did something
+  /// Byte streams: bytes of a connection, in one direction, that are written and not read.
+  std::size_t stream_buffer = 128U << 10;
 };
 
 class VirtualNode;
@@ -66,6 +69,9 @@ class VirtualNode {
 public:
   [[nodiscard]] Loop& loop();
   [[nodiscard]] Transport& transport();
+  /// Of the node's current life. An address is tcp://name:port. Bytes that come to a frozen node
+  /// wait in its kernel, which answers for it.
+  [[nodiscard]] Streams& streams();
   /// The name service of the node's current life. It knows all names at once, unless a test sets
   /// something else.
   [[nodiscard]] ScriptedResolver& name_service();
@@ -75,9 +81,9 @@ public:
   void freeze();
   void thaw();
   /// A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
-  /// refuse. What it had sent still arrives. The caller destroys the applications on it first, and
-  /// its pools afterwards. A restarted node has a new loop and a new transport. Not from a handler
-  /// on the node itself.
+  /// refuse. What it had sent still arrives. Its streams end as if it had closed them. The caller
+  /// destroys the applications on it first, and its pools afterwards. A restarted node has a new
+  /// loop and a new transport. Not from a handler on the node itself.
   void kill();
   void restart();
   /// Ends all connections between two nodes, as a lost network would: both ends get peer_died, and

@@ -148,7 +148,8 @@ Made make_receive(const SourceSettings& settings, ReceivePorts& ports) {
   }
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   options.listen_from = reader.where("listen");
-  auto port = ports.at(*parsed);
+  FANIN_ASSERT(settings.streams != nullptr);
+  auto port = ports.at(*parsed, *settings.streams);
   if (!port) return std::unexpected(port.error());
   options.port = std::move(*port);
   return ReceiveSource::make(std::move(options));

@@ -1,7 +1,5 @@
 #include "fanin/source/receive_acknowledger.hpp"
 
-#include <sys/socket.h>
-
 namespace fanin::source {
 
 void ReceiveAcknowledger::connect(bool reliable) {
@@ -11,7 +9,7 @@ void ReceiveAcknowledger::connect(bool reliable) {
   sent_ = message_.size();
 }
 
-void ReceiveAcknowledger::send(const Descriptor& socket) {
+void ReceiveAcknowledger::send(net::Stream& stream) {
   while (wanted_) {
     if (sent_ == message_.size()) {
       if (end_ <= end_said_ && dropped_ == dropped_said_) return;
@@ -21,10 +19,9 @@ void ReceiveAcknowledger::send(const Descriptor& socket) {
           .kind = ReceiveKind::announced, .source = source_, .end = end_, .dropped = dropped()});
       sent_ = 0;
     }
-    const ssize_t sent = ::send(socket.get(), message_.data() + sent_, message_.size() - sent_,
-                                MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent <= 0) return;
-    sent_ += static_cast<std::size_t>(sent);
+    const net::Transfer written = stream.write(std::span(message_).subspan(sent_));
+    if (written.outcome != net::Transfer::Outcome::done) return;
+    sent_ += written.bytes;
   }
 }
 

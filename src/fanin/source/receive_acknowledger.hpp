@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fanin/base/descriptor.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/net/stream/stream.hpp"
 #include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
@@ -35,10 +35,10 @@ public:
   /// Another connection, whose sender was answered and knows of no acknowledgement yet; a plain one
   /// is told nothing.
   void connect(bool reliable);
-  /// Sends the numbers if they are new, as far as the socket has room. Call it when they may have
-  /// changed, and when the socket has room again. The reader of the connection notices when it is
+  /// Sends the numbers if they are new, as far as the stream has room. Call it when they may have
+  /// changed, and when the stream has room again. The reader of the connection notices when it is
   /// lost.
-  void send(const Descriptor& socket);
+  void send(net::Stream& stream);
 
 private:
   SourceId source_;

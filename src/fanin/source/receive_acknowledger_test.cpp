@@ -1,29 +1,38 @@
 #include "fanin/source/receive_acknowledger.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <vector>
+
+#include "fanin/net/virtual_world.hpp"
 
 namespace fanin::source {
 namespace {
 
 struct Pair {
   Pair() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    here = Descriptor(ends[0]);
-    there = Descriptor(ends[1]);
+    net::Streams& streams = node.streams();
+    const auto url = net::Url::parse("tcp://node:7").value();
+    const auto addresses = streams.addresses_to_listen(url).value();
+    const auto listener = streams.listen(url, addresses).value();
+    net::Address address = addresses.front();
+    address.set_port(7);
+    there = streams.connect(address).value();
+    pass();
+    here = listener->accept().stream;
   }
-  // What has come, without waiting.
+  void pass() { world.run_until(world.now() + std::chrono::milliseconds{1}); }
+  // What has come.
   void receive() {
+    pass();
     std::array<std::byte, 4096> some{};
-    ssize_t got = 0;
-    while ((got = ::recv(there.get(), some.data(), some.size(), MSG_DONTWAIT)) > 0) {
-      bytes.insert(bytes.end(), some.begin(), some.begin() + got);
+    while (const std::size_t got = there->read(some).bytes) {
+      bytes.insert(bytes.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(got));
     }
+    pass();
   }
   [[nodiscard]] std::vector<ReceiveReply> replies() const {
     std::vector<ReceiveReply> result;
@@ -44,8 +53,10 @@ struct Pair {
     for (const ReceiveReply& reply : replies()) result.push_back(reply.end);
     return result;
   }
-  Descriptor here;
-  Descriptor there;
+  net::VirtualWorld world{1, {}};
+  net::VirtualNode& node = world.add_node("node");
+  std::unique_ptr<net::Stream> here;
+  std::unique_ptr<net::Stream> there;
   std::vector<std::byte> bytes;
 };
 
@@ -57,7 +68,7 @@ TEST(ReceiveAcknowledger, the_bytes_are_these) {
   acknowledger.connect(true);
   acknowledger.announced(0x1122334455667788);
   acknowledger.set_dropped(0x0102030405060708 + 7);
-  acknowledger.send(pair.here);
+  acknowledger.send(*pair.here);
   pair.receive();
   constexpr std::array<unsigned char, 32> golden{
       0xa6, 0xf4, 3, 0, 4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
@@ -70,21 +81,21 @@ TEST(ReceiveAcknowledger, a_number_is_said_once_over_a_connection_and_again_over
   Pair pair;
   ReceiveAcknowledger acknowledger(7);
   acknowledger.connect(true);
-  acknowledger.send(pair.here); // nothing is announced yet
+  acknowledger.send(*pair.here); // nothing is announced yet
   for (const std::uint64_t end : {5U, 5U, 4U, 9U}) {
     acknowledger.announced(end);
-    acknowledger.send(pair.here);
+    acknowledger.send(*pair.here);
   }
   pair.receive();
   EXPECT_EQ(pair.ends(), (std::vector<std::uint64_t>{5, 9}));
   Pair next;
   acknowledger.connect(true);
-  acknowledger.send(next.here);
+  acknowledger.send(*next.here);
   next.receive();
   EXPECT_EQ(next.ends(), std::vector<std::uint64_t>{9});
   Pair plain;
   acknowledger.connect(false);
-  acknowledger.send(plain.here);
+  acknowledger.send(*plain.here);
   plain.receive();
   EXPECT_TRUE(plain.bytes.empty());
 }
@@ -94,10 +105,10 @@ TEST(ReceiveAcknowledger, what_is_dropped_is_said_at_once_and_only_to_its_sender
   ReceiveAcknowledger acknowledger(7);
   acknowledger.connect(true);
   acknowledger.announced(5);
-  acknowledger.send(pair.here);
+  acknowledger.send(*pair.here);
   acknowledger.set_dropped(2);
-  acknowledger.send(pair.here);
-  acknowledger.send(pair.here);
+  acknowledger.send(*pair.here);
+  acknowledger.send(*pair.here);
   pair.receive();
   EXPECT_EQ(pair.ends(), (std::vector<std::uint64_t>{5, 5}));
   EXPECT_EQ(pair.replies().back().dropped, 2U);
@@ -105,7 +116,7 @@ TEST(ReceiveAcknowledger, what_is_dropped_is_said_at_once_and_only_to_its_sender
   acknowledger.begin_sender();
   acknowledger.connect(true);
   acknowledger.set_dropped(3);
-  acknowledger.send(other.here);
+  acknowledger.send(*other.here);
   other.receive();
   EXPECT_EQ(other.replies().back().dropped, 1U);
 }
@@ -117,11 +128,11 @@ TEST(ReceiveAcknowledger, who_does_not_read_gets_the_latest_number_later_and_no_
   constexpr std::uint64_t many = 100'000; // more than the kernel holds
   for (std::uint64_t end = 1; end <= many; ++end) {
     acknowledger.announced(end);
-    acknowledger.send(pair.here);
+    acknowledger.send(*pair.here);
   }
   for (int i = 0; i < 3; ++i) {
     pair.receive();
-    acknowledger.send(pair.here);
+    acknowledger.send(*pair.here);
   }
   const auto numbers = pair.ends();
   ASSERT_FALSE(numbers.empty());
@@ -136,9 +147,9 @@ TEST(ReceiveAcknowledger, a_run_begins_with_what_is_decided_before_it_is_joined)
   acknowledger.announced(90);
   acknowledger.start(0); // another run
   acknowledger.connect(true);
-  acknowledger.send(pair.here);
+  acknowledger.send(*pair.here);
   acknowledger.start(40);
-  acknowledger.send(pair.here);
+  acknowledger.send(*pair.here);
   pair.receive();
   EXPECT_EQ(pair.ends(), std::vector<std::uint64_t>{40});
 }

@@ -1,71 +1,48 @@
 #include "fanin/source/receive_port.hpp"
 
-#include <fmt/format.h>
-#include <poll.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
+#include <fmt/format.h>
 #include <utility>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
 namespace {
 
 constexpr std::size_t accepts_per_call = 32;
+constexpr int accepts_at_end = 4096; // as many as wait in a listen queue
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
-
-// The peer has closed, and everything that it has sent was read.
-bool has_gone(const Descriptor& socket) {
-  std::byte next{};
-  const ssize_t got = ::recv(socket.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
 
 } // namespace
 
-bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
-  if (room) event.events |= EPOLLOUT;
-  event.data.fd = descriptor;
-  return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
 // It is the first that this side sends, so there is room for it.
-bool send_answer(const Descriptor& socket, const ReceiveReply& answer, bool more_follows) {
-  const int more = more_follows ? MSG_MORE : 0;
+bool send_answer(net::Stream& stream, const ReceiveReply& answer, bool more_follows) {
   const auto bytes = with_own_checksum(answer);
-  return ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT | more) ==
-         static_cast<ssize_t>(bytes.size());
+  return stream.write(bytes, more_follows).bytes == bytes.size();
 }
 
-Result<std::shared_ptr<ReceivePort>> ReceivePorts::at(const net::Url& url) {
-  if (url.port == 0) return ReceivePort::make(url);
+Result<std::shared_ptr<ReceivePort>> ReceivePorts::at(const net::Url& url, net::Streams& streams) {
+  if (url.port == 0) return ReceivePort::make(url, streams);
   std::weak_ptr<ReceivePort>& known = ports_[url.text()];
   if (auto port = known.lock()) return port;
-  auto made = ReceivePort::make(url);
+  auto made = ReceivePort::make(url, streams);
   if (made) known = *made;
   return made;
 }
 
-Result<std::shared_ptr<ReceivePort>> ReceivePort::make(net::Url url, LookUp look_up) {
-  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno(ErrorKind::internal, "epoll_create1", errno);
-  return std::shared_ptr<ReceivePort>(
-      new ReceivePort(std::move(url), std::move(look_up), std::move(epoll)));
+Result<std::shared_ptr<ReceivePort>> ReceivePort::make(net::Url url, net::Streams& streams) {
+  auto watch = streams.make_watch();
+  if (!watch) return std::unexpected(watch.error());
+  return std::shared_ptr<ReceivePort>(new ReceivePort(std::move(url), streams, std::move(*watch)));
 }
 
-ReceivePort::ReceivePort(net::Url url, LookUp look_up, Descriptor epoll)
-    : url_(std::move(url)), look_up_(std::move(look_up)), epoll_(std::move(epoll)) {}
+ReceivePort::ReceivePort(net::Url url, net::Streams& streams,
+                         std::unique_ptr<net::StreamWatch> watch)
+    : url_(std::move(url)), streams_(streams), watch_(std::move(watch)) {}
 
 Result<> ReceivePort::prepare() {
-  auto addresses = look_up_ ? look_up_(url_) : net::resolve(url_, true);
+  auto addresses = streams_.addresses_to_listen(url_);
   if (!addresses) return std::unexpected(addresses.error());
   addresses_ = std::move(*addresses);
   return {};
@@ -75,12 +52,10 @@ Result<> ReceivePort::listen() {
   if (addresses_.empty()) {
     if (auto prepared = prepare(); !prepared) return prepared;
   }
-  auto socket = net::bind_and_listen(url_, addresses_);
-  if (!socket) return std::unexpected(socket.error());
-  if (!watch_edges(epoll_, socket->get()))
-    return fail_errno(ErrorKind::internal, "epoll_ctl", errno);
-  listener_ = std::move(*socket);
-  others_wait_ = true;
+  auto listener = streams_.listen(url_, addresses_);
+  if (!listener) return std::unexpected(listener.error());
+  if (auto watched = watch_->add(**listener); !watched) return watched;
+  listener_ = std::move(*listener);
   due_ = Time{};
   return {};
 }
@@ -121,9 +96,8 @@ std::size_t ReceivePort::close_if_over() {
   if (!listener_ || !std::ranges::all_of(sources_, has_ended)) return 0;
   FANIN_ASSERT(early_.empty());
   std::size_t closed = std::exchange(unidentified_, {}).size();
-  net::Address peer;
-  for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++closed;
-  listener_ = Descriptor{};
+  for (int i = 0; i < accepts_at_end && listener_->accept().stream; ++i) ++closed;
+  listener_.reset();
   return closed;
 }
 
@@ -161,40 +135,31 @@ std::size_t ReceivePort::waiting() const {
 // --- connections ---------------------------------------------------------------------------------
 
 std::string ReceivePort::listening_url() const {
-  return listener_ ? net::address_text(net::local_address(listener_.get())) : std::string{};
-}
-
-Descriptor ReceivePort::accept(net::Address& peer) const {
-  while (true) {
-    Descriptor socket = net::accept_from(listener_.get(), peer);
-    if (socket || (errno != EINTR && errno != ECONNABORTED)) return socket;
-  }
+  return listener_ ? listener_->url() : std::string{};
 }
 
 // Most senders have sent their preface when they are accepted. False: nobody can be accepted now.
 bool ReceivePort::accept_one(Time now) {
-  UnidentifiedSender sender;
-  sender.socket = accept(sender.address);
-  if (!sender.socket) {
-    others_wait_ = errno != EAGAIN; // out of descriptors, for instance: try again later
-    if (others_wait_) {
-      first()->warn(fail_errno(ErrorKind::exhausted, "accept", errno).error().text, now);
+  net::StreamListener::Accepted accepted = listener_->accept();
+  if (!accepted.stream) {
+    if (accepted.error != 0) {
+      first()->warn(fail_errno(ErrorKind::exhausted, "accept", accepted.error).error().text, now);
     }
     return false;
   }
+  UnidentifiedSender sender{.stream = std::move(accepted.stream),
+                            .address = accepted.peer,
+                            .due = now + preface_time,
+                            .hello = {}};
   const std::string peer = net::address_text(sender.address);
   const auto allows = [&](const Place& place) { return place.member->allows(sender.address); };
   if (std::ranges::none_of(sources_, allows)) {
     first()->closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
-  net::set_stream_options(sender.socket.get(), {});
-  net::set_urgent(sender.socket); // answers and acknowledgements
-  sender.due = now + preface_time;
   if (read_hello(sender, now)) return true;
-  if (!watch_edges(epoll_, sender.socket.get())) {
-    const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
-    first()->refused(fmt::format("{} refused: {}", peer, error.text), now);
+  if (const auto watched = watch_->add(*sender.stream); !watched) {
+    first()->refused(fmt::format("{} refused: {}", peer, watched.error().text), now);
     return true;
   }
   unidentified_.push_back(std::move(sender));
@@ -204,16 +169,14 @@ bool ReceivePort::accept_one(Time now) {
 // True: it is not unidentified any more.
 bool ReceivePort::read_hello(UnidentifiedSender& sender, Time now) {
   while (!sender.hello.complete()) {
-    const auto room = sender.hello.room();
-    const ssize_t got = ::recv(sender.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return false;
-    if (got <= 0) {
+    const net::Transfer read = sender.stream->read(sender.hello.room());
+    if (read.outcome == net::Transfer::Outcome::blocked) return false;
+    if (read.outcome != net::Transfer::Outcome::done) {
       first()->closed(net::address_text(sender.address),
                       sender.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
       return true;
     }
-    sender.hello.received(static_cast<std::size_t>(got));
+    sender.hello.received(read.bytes);
   }
   hand_over(sender, now);
   return true;
@@ -226,10 +189,10 @@ void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
     peer += fmt::format(" (version {})", hello.version());
   }
   if (hello.fault() != ReceiveFault::none) return first()->closed(peer, hello.fault(), now);
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, sender.socket.get(), nullptr);
+  watch_->remove(*sender.stream);
   hand_over({.source = hello.source(),
              .address = sender.address,
-             .arrival = {.socket = std::move(sender.socket),
+             .arrival = {.stream = std::move(sender.stream),
                          .peer = std::move(peer),
                          .sender = hello.sender()}},
             now);
@@ -292,7 +255,7 @@ bool ReceivePort::has_early_place(SourceId source) const {
 
 void ReceivePort::drop_closed_early(Time now) {
   std::erase_if(early_, [&](const Sender& sender) {
-    if (!has_gone(sender.arrival.socket)) return false;
+    if (!sender.arrival.stream->has_ended()) return false;
     if (Member* const told = first()) told->closed(sender.arrival.peer, ReceiveFault::none, now);
     return true;
   });
@@ -301,7 +264,7 @@ void ReceivePort::drop_closed_early(Time now) {
 // For whom there is no source, or none any more.
 void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
   if (sender.arrival.reliable()) {
-    send_answer(sender.arrival.socket,
+    send_answer(*sender.arrival.stream,
                 {.status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
                  .source = sender.source});
   }
@@ -313,26 +276,10 @@ void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
                 now);
 }
 
-void ReceivePort::look_for_events(Time now) {
-  std::array<epoll_event, 16> events;
-  int count = 0;
-  do {
-    count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i) {
-      const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
-      if (descriptor == listener_.get()) others_wait_ = true;
-      const auto found =
-          std::ranges::find(unidentified_, descriptor,
-                            [](const UnidentifiedSender& one) { return one.socket.get(); });
-      if (found != unidentified_.end() && read_hello(*found, now)) unidentified_.erase(found);
-    }
-  } while (count == static_cast<int>(events.size()));
-}
-
-// In the listen queue.
-bool ReceivePort::has_next() const {
-  pollfd listener{.fd = listener_.get(), .events = POLLIN, .revents = 0};
-  return ::poll(&listener, 1, 0) == 1;
+void ReceivePort::read_hellos(Time now) {
+  std::erase_if(unidentified_, [&](UnidentifiedSender& sender) {
+    return sender.stream->readable() && read_hello(sender, now);
+  });
 }
 
 // The one that has been here the longest, if that is too long. Returns when it will be.
@@ -347,26 +294,25 @@ Time ReceivePort::evict_oldest(Time now) {
 // Returns when to try again.
 Time ReceivePort::accept_all(Time now) {
   const std::size_t most = shared() ? all_waiting_max : waiting_max;
-  for (std::size_t i = 0; others_wait_; ++i) {
+  for (std::size_t i = 0; listener_->readable(); ++i) {
     if (waiting() >= most) return never; // until a source takes one
     if (i == accepts_per_call) return now;
-    if (unidentified_.size() == unidentified_max) {
-      others_wait_ = has_next();
-      if (!others_wait_) break;
+    if (unidentified_.size() >= unidentified_max && listener_->has_next()) {
       if (const Time due = evict_oldest(now); due > now) return due;
     }
     if (!accept_one(now)) break;
   }
-  return others_wait_ ? now + accept_retry : never;
+  return listener_->readable() ? now + accept_retry : never;
 }
 
 void ReceivePort::poll(Time now) {
   due_ = never;
   polled_at_ = now;
   closed_early_dropped_ = false;
+  watch_->poll();
   if (first() == nullptr) return; // there is nobody to tell
   if (sources_added_) hand_over_early(now);
-  look_for_events(now);
+  read_hellos(now);
   due_ = accept_all(now);
 }
 

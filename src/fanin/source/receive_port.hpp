@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,9 +12,9 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
-#include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/address.hpp"
+#include "fanin/net/stream/stream.hpp"
 #include "fanin/net/url.hpp"
 #include "fanin/source/receive_hello.hpp"
 
@@ -40,7 +39,7 @@ public:
 
   /// A sender that has said for whom it is.
   struct Arrival {
-    Descriptor socket;
+    std::unique_ptr<net::Stream> stream;
     std::string peer;
     std::uint64_t sender = 0; ///< number of a reliable sender; 0: it is a plain one
     [[nodiscard]] bool reliable() const { return sender != 0; }
@@ -62,9 +61,9 @@ public:
     virtual void warn(std::string_view text, Time now) = 0;
   };
 
-  using LookUp = std::function<Result<std::vector<net::Address>>(const net::Url&)>;
-  /// Errors: internal. Does not listen yet. `look_up`: is used in place of the host's name service.
-  [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url, LookUp look_up = {});
+  /// Errors: exhausted. Does not listen yet. `streams` outlives it.
+  [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url,
+                                                                 net::Streams& streams);
 
   /// This source will call add() later. Its senders may connect before, and then wait.
   void expect(Member& member);
@@ -82,12 +81,13 @@ public:
 
   /// Accepts, and hands over.
   void poll(Time now);
-  /// When poll() is to be called, if the descriptor does not say so before.
-  [[nodiscard]] Time due() const { return due_; }
-  /// A source has room for another sender, or the descriptor says so.
+  /// When poll() is to be called.
+  [[nodiscard]] Time due() const { return watch_->readable() ? Time{} : due_; }
+  /// A source has room for another sender.
   void retry() { due_ = Time{}; }
+  [[nodiscard]] net::Streams& streams() { return streams_; }
   /// Becomes readable when poll() has something to do.
-  [[nodiscard]] int descriptor() const { return epoll_.get(); }
+  [[nodiscard]] net::StreamWatch& watch() { return *watch_; }
   [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
   /// Several sources use it whose data have not ended.
   [[nodiscard]] bool shared() const;
@@ -104,7 +104,7 @@ private:
     bool absence_logged = false; // that senders wait for it
   };
   struct UnidentifiedSender {
-    Descriptor socket;
+    std::unique_ptr<net::Stream> stream;
     net::Address address;
     Time due{}; // when it may be closed to make room
     ReceiveHello hello;
@@ -116,9 +116,8 @@ private:
     Arrival arrival;
   };
 
-  ReceivePort(net::Url url, LookUp look_up, Descriptor epoll);
+  ReceivePort(net::Url url, net::Streams& streams, std::unique_ptr<net::StreamWatch> watch);
   [[nodiscard]] Result<> listen();
-  [[nodiscard]] Descriptor accept(net::Address& peer) const;
   [[nodiscard]] Time accept_all(Time now);
   [[nodiscard]] bool accept_one(Time now);
   [[nodiscard]] bool read_hello(UnidentifiedSender& sender, Time now);
@@ -130,8 +129,7 @@ private:
   [[nodiscard]] bool has_early_place(SourceId source) const;
   void drop_closed_early(Time now);
   void refuse(const Sender& sender, bool ended, Time now);
-  void look_for_events(Time now);
-  [[nodiscard]] bool has_next() const;
+  void read_hellos(Time now);
   [[nodiscard]] Time evict_oldest(Time now);
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Place* find(SourceId id);
@@ -140,10 +138,10 @@ private:
   std::size_t close_if_over();
 
   net::Url url_;
-  LookUp look_up_;
+  net::Streams& streams_;
   std::vector<net::Address> addresses_; // at which it listens; the first that is free
-  Descriptor epoll_; // with the listener and the unidentified senders, all edge-triggered
-  Descriptor listener_;
+  std::unique_ptr<net::StreamWatch> watch_; // of the listener and the unidentified senders
+  std::unique_ptr<net::StreamListener> listener_;
   std::vector<Place> sources_; // in the order of expect()
   std::vector<UnidentifiedSender> unidentified_; // in the order in which they came
   std::vector<Sender> early_; // likewise; their sources are expected
@@ -151,25 +149,20 @@ private:
   bool closed_early_dropped_ = false; // in this poll
   Time polled_at_{}; // the last time
   Time due_ = never;
-  bool others_wait_ = false; // in the listen queue, as far as is known
 };
 
 /// The ports of a process: sources with the same address share one.
 class ReceivePorts {
 public:
   /// Port 0 is a new one each time. Errors: as of ReceivePort::make().
-  [[nodiscard]] Result<std::shared_ptr<ReceivePort>> at(const net::Url& url);
+  [[nodiscard]] Result<std::shared_ptr<ReceivePort>> at(const net::Url& url, net::Streams& streams);
 
 private:
   std::map<std::string, std::weak_ptr<ReceivePort>> ports_;
 };
 
-/// Edge-triggered, so that data which waits while nobody reads does not wake the loop over and
-/// over.
-/// `room`: also when there is room to send again.
-[[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor, bool room = false);
 /// Answers the preface of a reliable sender. `more_follows`: to be sent together with what is sent
 /// next. False: the connection is gone.
-bool send_answer(const Descriptor& socket, const ReceiveReply& answer, bool more_follows = false);
+bool send_answer(net::Stream& stream, const ReceiveReply& answer, bool more_follows = false);
 
 } // namespace fanin::source

@@ -330,8 +330,11 @@ TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
 }
 
 TEST(ReceivePort, sources_of_one_address_share_it_and_port_0_is_always_a_new_one) {
+  net::TcpStreams streams;
   ReceivePorts ports;
-  const auto at = [&](const char* url) { return ports.at(net::Url::parse(url).value()).value(); };
+  const auto at = [&](const char* url) {
+    return ports.at(net::Url::parse(url).value(), streams).value();
+  };
   const auto shared = at("tcp://127.0.0.1:7500");
   EXPECT_EQ(shared, at("tcp://127.0.0.1:7500"));
   EXPECT_NE(shared, at("tcp://127.0.0.1:7501"));

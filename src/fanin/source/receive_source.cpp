@@ -1,17 +1,12 @@
 #include "fanin/source/receive_source.hpp"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::source {
 namespace {
@@ -32,14 +27,15 @@ constexpr std::uint32_t places_kept_max = 5;
 } // namespace
 
 Result<std::unique_ptr<ReceiveSource>> ReceiveSource::make(ReceiveOptions options) {
-  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno(ErrorKind::internal, "epoll_create1", errno);
-  return std::unique_ptr<ReceiveSource>(new ReceiveSource(std::move(options), std::move(epoll)));
+  auto watch = options.port->streams().make_watch();
+  if (!watch) return std::unexpected(watch.error());
+  return std::unique_ptr<ReceiveSource>(new ReceiveSource(std::move(options), std::move(*watch)));
 }
 
-ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
+ReceiveSource::ReceiveSource(ReceiveOptions options, std::unique_ptr<net::StreamWatch> watch)
     : options_(std::move(options)),
-      epoll_(std::move(epoll)),
+      watch_(std::move(watch)),
+      wake_([] {}),
       decoder_(options_.source, options_.check),
       acknowledger_(options_.source),
       staging_(staging_size) {
@@ -56,10 +52,15 @@ Result<> ReceiveSource::prepare() {
               fmt::format("{}: {}", options_.listen_from, prepared.error().text));
 }
 
+void ReceiveSource::set_wake(std::function<void()> wake) {
+  watch_->set_wake(wake);
+  wake_ = std::move(wake);
+}
+
 Result<> ReceiveSource::listen() {
   if (listening_) return {};
-  if (!port_watched_ && !watch_edges(epoll_, options_.port->descriptor())) {
-    return fail_errno(ErrorKind::internal, "epoll_ctl", errno);
+  if (!port_watched_) {
+    if (auto watched = watch_->add(options_.port->watch()); !watched) return watched;
   }
   port_watched_ = true;
   if (auto added = options_.port->add(*this); !added) {
@@ -85,13 +86,14 @@ Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
 
 bool ReceiveSource::ready(Time now) {
   if (!options_.wait_for_sender || !listen()) return true;
-  check_connections();
+  watch_->poll();
   options_.port->poll(now);
-  return bool{connection_};
+  return connection_ != nullptr;
 }
 
 void ReceiveSource::announced(EventNumber end) {
   acknowledger_.announced(end); // the next read() says so
+  if (descriptor() < 0) wake_(); // else there is one in each turn
 }
 
 std::string ReceiveSource::listening_url() const {
@@ -124,7 +126,7 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
 // programs with one number look alike, and would drive each other out for ever: the first one that
 // has come back keeps its place for as long as its data come in.
 void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
-  const bool silent = !readable_ && now >= last_bytes_at_ + silence_max;
+  const bool silent = !connection_->readable() && now >= last_bytes_at_ + silence_max;
   if (now >= takeovers_until_) takeovers_ = 0;
   if (takeovers_ < takeovers_max || silent || !replaced_by_.empty()) {
     if (replaced_by_.empty()) ++takeovers_;
@@ -143,8 +145,7 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
 
 void ReceiveSource::replace_by(std::string peer) {
   replaced_by_ = std::move(peer);
-  ::shutdown(connection_.get(), SHUT_RD);
-  readable_ = true; // up to the end
+  connection_->end_reading();
 }
 
 void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
@@ -171,9 +172,8 @@ void ReceiveSource::warn(std::string_view text, Time now) {
 // --- connections ---------------------------------------------------------------------------------
 
 bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
-  if (!watch_edges(epoll_, arrival.socket.get(), arrival.reliable())) {
-    const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
-    refused(fmt::format("{} refused: {}", arrival.peer, error.text), now);
+  if (const auto watched = watch_->add(*arrival.stream); !watched) {
+    refused(fmt::format("{} refused: {}", arrival.peer, watched.error().text), now);
     return false;
   }
   const bool same = arrival.reliable() && arrival.sender == sender_;
@@ -182,7 +182,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
     const ReceiveReply answer{.source = options_.source,
                               .end = last ? *last + 1 : 0,
                               .dropped = same ? acknowledger_.dropped() : 0};
-    if (!send_answer(arrival.socket, answer, acknowledger_.end() != 0)) {
+    if (!send_answer(*arrival.stream, answer, acknowledger_.end() != 0)) {
       closed(arrival.peer, ReceiveFault::none, now);
       return false;
     }
@@ -194,15 +194,14 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   }
   decoder_.connect(arrival.reliable());
   acknowledger_.connect(arrival.reliable());
-  acknowledger_.send(arrival.socket);
+  acknowledger_.send(*arrival.stream);
   begun_ = last.has_value();
-  connection_ = std::move(arrival.socket);
+  connection_ = std::move(arrival.stream);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
   place_kept_until_ = {};
   new_messages_before_ = decoder_.new_messages();
   replaced_by_.clear();
-  readable_ = true;
   waiting_logged_ = false;
   last_bytes_at_ = now;
   ++connections_;
@@ -282,12 +281,11 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
     connection_lines_.write(options_.log, now, LogLevel::info,
                             fmt::format("{} disconnected: {}", peer_, why));
   } else {
-    net::set_reset_on_close(connection_); // its sender sees that not all was read
+    connection_->reset_on_close(); // its sender sees that not all was read
     warn(fmt::format("{} disconnected: {} ({})", peer_, described(fault), why), now);
   }
-  connection_ = Descriptor{};
+  connection_.reset();
   staged_from_ = staged_to_ = 0;
-  readable_ = false;
 }
 
 void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
@@ -310,11 +308,11 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   close_connection(queue, now, "end of the data");
   ended_ = true;
   listening_ = port_watched_ = false;
-  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, options_.port->descriptor(), nullptr);
+  watch_->remove(options_.port->watch());
   std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
     if (!arrival.reliable()) continue;
-    send_answer(arrival.socket, {.status = ReceiveStatus::ended, .source = options_.source});
+    send_answer(*arrival.stream, {.status = ReceiveStatus::ended, .source = options_.source});
   }
   waiting_.clear();
   refused_ += closed;
@@ -326,25 +324,21 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
        now);
 }
 
-// One readv(): first into the page of the open fragment, the rest into the staging buffer, which is
+// At once: first into the page of the open fragment, the rest into the staging buffer, which is
 // empty.
 void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   const auto direct = decoder_.direct(queue);
   const std::array<iovec, 2> parts{
       {{direct.data(), direct.size()}, {staging_.data(), staging_.size()}}};
-  const ssize_t got = ::readv(connection_.get(), parts.data(), 2);
-  if (got < 0 && errno == EINTR) return;
-  if (got < 0 && errno == EAGAIN) {
-    readable_ = false;
-    unreadable_since_ = now;
-    return;
-  }
-  if (got < 0) {
+  const net::Transfer read = connection_->read(parts);
+  switch (read.outcome) {
+  case net::Transfer::Outcome::done: break;
+  case net::Transfer::Outcome::blocked: unreadable_since_ = now; return;
+  case net::Transfer::Outcome::failed:
     return close_connection(queue, now,
-                            fail_errno(ErrorKind::disconnected, "read", errno).error().text,
+                            fail_errno(ErrorKind::disconnected, "read", read.error).error().text,
                             Ending::too_early);
-  }
-  if (got == 0) {
+  case net::Transfer::Outcome::ended:
     acknowledge(queue);
     return close_connection(
         queue, now,
@@ -353,10 +347,9 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   }
   begun_ = true;
   last_bytes_at_ = now;
-  const auto bytes = static_cast<std::size_t>(got);
-  if (!direct.empty()) decoder_.received(std::min(bytes, direct.size()), queue);
+  if (!direct.empty()) decoder_.received(std::min(read.bytes, direct.size()), queue);
   staged_from_ = 0;
-  staged_to_ = bytes > direct.size() ? bytes - direct.size() : 0;
+  staged_to_ = read.bytes > direct.size() ? read.bytes - direct.size() : 0;
 }
 
 // The first at once, then at most once in a while.
@@ -366,17 +359,6 @@ void ReceiveSource::log_bad_checksums(const FragmentQueue& queue, Time now) {
   bad_checksums_logged_ = decoder_.bad_checksums();
   options_.log(LogLevel::warning, fmt::format("bad checksum near event {} ({} so far)",
                                               queue.next_event(), bad_checksums_logged_));
-}
-
-void ReceiveSource::check_connections() {
-  std::array<epoll_event, 4> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  for (int i = 0; i < count; ++i) {
-    const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
-    if (descriptor == options_.port->descriptor()) options_.port->retry();
-    if (descriptor != connection_.get()) continue;
-    if (events[static_cast<std::size_t>(i)].events != EPOLLOUT) readable_ = true;
-  }
 }
 
 void ReceiveSource::count_dropped(const FragmentQueue& queue) {
@@ -389,7 +371,7 @@ void ReceiveSource::count_dropped(const FragmentQueue& queue) {
 
 void ReceiveSource::acknowledge(const FragmentQueue& queue) {
   count_dropped(queue);
-  if (connection_) acknowledger_.send(connection_);
+  if (connection_ && connection_->writable()) acknowledger_.send(*connection_);
 }
 
 // The port may have more to do, whatever this source waits for.
@@ -425,11 +407,11 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }
-    if (!readable_) {
+    if (!connection_->readable()) {
       const Time message_due = watch_message(queue, now);
       if (!connection_) continue;
       const Time wake = std::min(message_due, watch_waiting(now));
-      if (!readable_) return wait_until(wake, now);
+      if (!connection_->readable()) return wait_until(wake, now);
     }
     bytes += decoder_.direct(queue).size() + cost_per_call;
     receive(queue, now);
@@ -440,7 +422,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   numbers_ = &queue.numbers();
   if (std::exchange(restarted_, false)) begin_again(queue, now);
-  check_connections();
+  watch_->poll();
   const ReadResult result = read_connections(queue, now);
   acknowledge(queue);
   return result;

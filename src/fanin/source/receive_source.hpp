@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ struct ReceiveOptions {
 
 class ReceiveSource final : public Source, private ReceivePort::Member {
 public:
-  /// Errors: internal. Does not listen yet.
+  /// Errors: exhausted. Does not listen yet.
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
   ~ReceiveSource() override;
 
@@ -51,14 +52,15 @@ public:
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;
-  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+  void set_wake(std::function<void()> wake) override;
+  [[nodiscard]] int descriptor() const override { return watch_->descriptor(); }
   [[nodiscard]] std::string listening_url() const override;
   /// connections, refused (they waited when the data ended), bad_checksum, sent_again (fragments
   /// that were known already), and one for each ReceiveFault.
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:
-  ReceiveSource(ReceiveOptions options, Descriptor epoll);
+  ReceiveSource(ReceiveOptions options, std::unique_ptr<net::StreamWatch> watch);
   // what the port says
   [[nodiscard]] SourceId id() const override { return options_.source; }
   [[nodiscard]] bool allows(const net::Address& peer) const override {
@@ -79,7 +81,6 @@ private:
   [[nodiscard]] Time watch_message(FragmentQueue& queue, Time now);
   [[nodiscard]] Time watch_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
-  void check_connections();
   [[nodiscard]] ReadResult read_connections(FragmentQueue& queue, Time now);
   void count_dropped(const FragmentQueue& queue);
   void acknowledge(const FragmentQueue& queue);
@@ -95,9 +96,10 @@ private:
   void log_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
-  Descriptor epoll_; // with the port and the connection, both edge-triggered
+  std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
+  std::function<void()> wake_;
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
-  Descriptor connection_;
+  std::unique_ptr<net::Stream> connection_;
   std::string peer_;
   std::uint64_t sender_ = 0; // number of the connection's; 0: it is a plain one
   Time place_kept_until_{}; // for this sender, whose connection has ended too early
@@ -114,7 +116,6 @@ private:
   std::size_t staged_to_ = 0;
   bool listening_ = false;
   bool port_watched_ = false;
-  bool readable_ = false; // the socket may have more
   Time unreadable_since_;
   bool restarted_ = false; // since the last read()
   bool begun_ = false; // bytes were read over it, or its sender was told that some were before

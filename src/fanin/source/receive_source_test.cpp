@@ -28,16 +28,16 @@ using testing::SenderBytes;
 TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
   int asked = 0;
   bool known = false;
+  net::TcpStreams streams(
+      {.look_up = [&](const net::Url& url) -> Result<std::vector<net::Address>> {
+        ++asked;
+        if (!known) return fail(ErrorKind::not_found, url.text() + ": unknown");
+        return net::addresses_of_number("127.0.0.1").value();
+      }});
   const auto source =
       ReceiveSource::make(
           {.source = 5,
-           .port = new_port("tcp://readout-1:0",
-                            [&](const net::Url& url) -> Result<std::vector<net::Address>> {
-                              ++asked;
-                              if (!known)
-                                return fail(ErrorKind::not_found, url.text() + ": unknown");
-                              return net::addresses_of_number("127.0.0.1").value();
-                            }),
+           .port = ReceivePort::make(net::Url::parse("tcp://readout-1:0").value(), streams).value(),
            .listen_from = "run.toml:12: listen"})
           .value();
   EXPECT_EQ(source->prepare().error().text, "run.toml:12: listen: tcp://readout-1: unknown");

@@ -19,6 +19,10 @@
 #include "fanin/base/result.hpp"
 #include "fanin/settings/reader.hpp"
 
+namespace fanin::net {
+class Streams;
+}
+
 namespace fanin::source {
 
 struct SourceSettings {
@@ -31,6 +35,7 @@ struct SourceSettings {
   std::map<std::string, settings::Setting> values; ///< of the type's own keys
   std::span<const std::string_view> common_keys; ///< what fanin reads itself, whatever the type
   LogFunction log; ///< gets the log lines of the source; may be empty
+  net::Streams* streams = nullptr; ///< of its node, for built-in sources; outlives them
 };
 
 /// Reads keys one by one, as settings::TableReader does. The first error is kept, and later reads

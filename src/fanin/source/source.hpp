@@ -34,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,8 +50,9 @@ namespace fanin::source {
 enum class ReadState : std::uint8_t {
   more, ///< there is more to read at once: call again in this or the next turn
   waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
-           ///< the queue has room again, or when more numbers are wanted; after a read of less than
-           ///< 32 KiB the call comes up to an eighth of event.latency later
+           ///< the source has woken its readout unit, or when the queue has room again, or when more
+           ///< numbers are wanted; after a read of less than 32 KiB the call comes up to an eighth
+           ///< of event.latency later
   paused, ///< like `waiting`; and nothing comes for now, so events wait for this source only for
           ///< event.latency to twice that, until it writes again
   finished, ///< the data have ended; all numbers have been answered
@@ -77,8 +79,12 @@ public:
   /// the look-up of a host name, belongs here and not into start(). An error ends the process.
   [[nodiscard]] virtual Result<> prepare() { return {}; }
 
-  /// Called after prepare() until it is true, before the readout unit joins the run: whether the
-  /// run may begin. It must not block. It is called again when descriptor() becomes readable.
+  /// Called once, after prepare(). Whenever there may be more data, the source may call `wake`, from
+  /// any thread and until it is destroyed. Then ready() or read() is called soon.
+  virtual void set_wake(std::function<void()> /*wake*/) {}
+
+  /// Called until it is true, before the readout unit joins the run: whether the run may begin. It
+  /// must not block. It is called again when the source wakes, or descriptor() becomes readable.
   [[nodiscard]] virtual bool ready(Time /*now*/) { return true; }
 
   /// Called before the first read() of a run, and again each time the readout unit joins a run that
@@ -101,8 +107,8 @@ public:
   /// the data in cache.
   [[nodiscard]] virtual bool on_demand() const { return false; }
 
-  /// A descriptor that is readable when there may be more data; -1: none. It must exist before
-  /// start() and stay the same.
+  /// A descriptor that is readable when there may be more data; -1: none. It must exist after
+  /// prepare() and stay the same.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 
   /// The address at which it listens, with the real port, after start(); empty: none.

@@ -1,10 +1,6 @@
 #include "fanin/storage/forward_sink.hpp"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,16 +9,18 @@
 
 namespace fanin::storage {
 
-Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop,
+Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop, net::Streams& streams,
                                                        ForwardSinkOptions options) {
-  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno(ErrorKind::exhausted, "epoll_create1", errno);
+  auto watch = streams.make_watch();
+  if (!watch) return std::unexpected(watch.error());
   std::ranges::sort(options.sources, {}, &SourceInfo::id);
-  return std::unique_ptr<ForwardSink>(new ForwardSink(loop, std::move(options), std::move(epoll)));
+  return std::unique_ptr<ForwardSink>(
+      new ForwardSink(loop, streams, std::move(options), std::move(*watch)));
 }
 
-ForwardSink::ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll)
-    : loop_(loop), options_(std::move(options)), epoll_(std::move(epoll)) {
+ForwardSink::ForwardSink(net::Loop& loop, net::Streams& streams, ForwardSinkOptions options,
+                         std::unique_ptr<net::StreamWatch> watch)
+    : loop_(loop), streams_(streams), options_(std::move(options)), watch_(std::move(watch)) {
   if (!options_.superseded) options_.superseded = [] { return false; };
 }
 
@@ -35,9 +33,8 @@ void ForwardSink::run_began() {
                          .sender = options_.sender,
                          .first = options_.first,
                          .give_up = options_.give_up,
-                         .is_unanswered = options_.is_unanswered,
                          .log = options_.log},
-        epoll_, loop_));
+        loop_, streams_, *watch_));
   }
   timer_.start(loop_, loop_.now());
 }
@@ -83,8 +80,7 @@ std::string ForwardSink::waits_for() const {
 
 bool ForwardSink::poll() {
   if (finishing_ && !links_.empty() && options_.superseded()) links_.clear();
-  std::array<epoll_event, 16> events;
-  (void)epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  watch_->poll();
   bool more = false;
   Time due = never;
   done_.clear();

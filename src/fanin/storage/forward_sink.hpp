@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fanin/base/descriptor.hpp"
+#include "fanin/net/stream/stream.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
 #include "fanin/storage/slice_link.hpp"
@@ -34,7 +34,6 @@ struct ForwardSinkOptions {
   std::size_t depth = 256; ///< batches for one slice that are taken and not done; beyond: busy
   /// True: a later sink of the same builder unit has taken over. Then this one ends at once.
   std::function<bool()> superseded;
-  std::function<bool(int)> is_unanswered; ///< of a socket; empty: net::is_unanswered()
   LogFunction log;
 };
 
@@ -42,9 +41,9 @@ struct ForwardSinkOptions {
 /// a multiple of `block`, and batches must come in the order of their events.
 class ForwardSink final : public EventSink {
 public:
-  /// `loop` must outlive it. Errors: exhausted.
-  [[nodiscard]] static Result<std::unique_ptr<ForwardSink>> make(net::Loop& loop,
-                                                                 ForwardSinkOptions options);
+  /// `loop` and `streams` must outlive it. Errors: exhausted.
+  [[nodiscard]] static Result<std::unique_ptr<ForwardSink>>
+  make(net::Loop& loop, net::Streams& streams, ForwardSinkOptions options);
 
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
   void run_began() override; ///< connects to the slices
@@ -56,14 +55,16 @@ public:
   [[nodiscard]] std::string waits_for() const override; ///< the slice that stands for longest
 
   bool poll() override;
-  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+  [[nodiscard]] int descriptor() const override { return watch_->descriptor(); }
 
 private:
-  ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll);
+  ForwardSink(net::Loop& loop, net::Streams& streams, ForwardSinkOptions options,
+              std::unique_ptr<net::StreamWatch> watch);
 
   net::Loop& loop_;
+  net::Streams& streams_;
   ForwardSinkOptions options_;
-  Descriptor epoll_; // with the sockets of all links, edge-triggered
+  std::unique_ptr<net::StreamWatch> watch_; // of all links
   std::vector<std::unique_ptr<SliceLink>> links_; // in the order of the slices that it serves
   net::Timer timer_;
   std::vector<SliceLink::Done> done_; // reused

@@ -1,5 +1,6 @@
 #include "fanin/storage/forward_sink.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

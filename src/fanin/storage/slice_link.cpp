@@ -1,10 +1,6 @@
 #include "fanin/storage/slice_link.hpp"
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -13,7 +9,6 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/base/counted.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_format.hpp"
 
 namespace fanin::storage {
@@ -29,26 +24,25 @@ constexpr EventNumber unknown = ~EventNumber{0};
 
 } // namespace
 
-SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loop& loop)
+SliceLink::SliceLink(SliceLinkOptions options, net::Loop& loop, net::Streams& streams,
+                     net::StreamWatch& watch)
     : options_(std::move(options)),
-      epoll_(epoll),
       loop_(loop),
-      question_([this](const net::Resolver::Found& found) {
-        found_ = found;
-        if (retry_at_ == never) retry_at_ = loop_.now();
-        answered_.start(loop_, loop_.now());
-      }),
+      watch_(watch),
+      connector_(loop, streams, options_.url,
+                 [this] {
+                   if (retry_at_ == never) retry_at_ = loop_.now();
+                   answered_.start(loop_, loop_.now());
+                 }),
       pause_(pause_least),
       lost_at_(loop.now()) {
   if (!options_.first) earlier_end_ = unknown;
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
-  if (!options_.is_unanswered) options_.is_unanswered = net::is_unanswered;
-  ask();
 }
 
 bool SliceLink::poll(std::vector<Done>& done) {
   const Time now = loop_.now();
-  if (state_ == State::closed && now >= retry_at_) begin(now);
+  if (state_ == State::closed && now >= retry_at_) connect(now);
   if (state_ == State::connecting) greet(now);
   if (connected()) (void)receive(now);
   if (state_ == State::open && earlier_end_ == unknown) {
@@ -81,62 +75,26 @@ void SliceLink::set_due(Time now) {
 
 // --- the connection ------------------------------------------------------------------------------
 
-void SliceLink::ask() {
-  net::Resolver& resolver = loop_.resolver();
-  if (!addresses_.empty()) resolver.forget(options_.url.host);
-  found_ = resolver.ask(options_.url.host, question_);
-}
-
-void SliceLink::begin(Time now) {
-  if (const auto found = std::exchange(found_, {})) {
-    failed_addresses_ = 0;
-    if (*found) {
-      addresses_ = **found;
-      address_ = 0;
-    } else if (addresses_.empty()) {
-      return lose(found->error().text, now);
-    }
-  }
-  if (addresses_.empty()) {
-    retry_at_ = never;
-  } else {
-    connect(now);
-  }
-}
-
-// A slice may have come back on another host, under its name. But the name service may be away too,
-// or slow, so the addresses that are known are tried until it has answered.
-void SliceLink::next_address() {
-  if (++address_ >= addresses_.size()) address_ = 0;
-  if (++failed_addresses_ >= addresses_.size() && !found_ && !question_.waits()) ask();
-}
-
 void SliceLink::connect(Time now) {
-  net::Address& address = addresses_[address_];
-  if (address.port() == 0) address.set_port(options_.url.port);
-  socket_ = net::begin_to_connect(address, {});
-  if (!socket_) return lose(net::error_text(errno), now);
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket_.get(), &event) != 0) {
-    return lose(net::error_text(errno), now);
+  auto stream = connector_.connect();
+  if (!stream) return lose(stream.error().text, now);
+  if (*stream == nullptr) {
+    retry_at_ = never;
+    return;
   }
+  if (const auto watched = watch_.add(**stream); !watched) return lose(watched.error().text, now);
+  stream_ = std::move(*stream);
   state_ = State::connecting;
   deadline_ = now + patience;
 }
 
 void SliceLink::greet(Time now) {
-  if (const int error = net::connect_error(socket_.get()); error != 0) {
-    if (error == EINPROGRESS || error == EAGAIN) return;
-    return lose(net::error_text(error), now);
-  }
   const auto bytes = source::with_own_checksum(source::ReceiveOpening{
       .preface = {.form = source::ReceiveForm::reliable, .source = options_.source},
       .sender = options_.sender});
-  const ssize_t sent =
-      ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return; // not connected yet
-  if (sent != static_cast<ssize_t>(bytes.size())) return lose(net::error_text(errno), now);
+  const net::Transfer written = stream_->write(bytes);
+  if (written.outcome == net::Transfer::Outcome::blocked) return; // not connected yet
+  if (written.bytes != bytes.size()) return lose(written.why(), now);
   state_ = State::greeting;
   received_ = 0;
   connected_at_ = now;
@@ -159,10 +117,8 @@ void SliceLink::go_on_leaving(Time now) {
   deadline_ = now + patience;
   const auto pause = source::with_own_checksum(
       source::ReceiveHeader{.kind = source::ReceiveKind::pause, .source = options_.source});
-  const ssize_t sent =
-      ::send(socket_.get(), pause.data(), pause.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != static_cast<ssize_t>(pause.size())) return close(now);
-  ::shutdown(socket_.get(), SHUT_WR);
+  if (stream_->write(pause).bytes != pause.size()) return close(now);
+  stream_->end_writing();
 }
 
 // The kernel itself would go on for a quarter of an hour. A slice that has a connection is not
@@ -173,9 +129,7 @@ void SliceLink::watch(Time now) {
   if (state_ == State::leaving && now >= deadline_) return close(now);
   if (connected() && now >= check_at_) {
     check_at_ = now + check_period;
-    if (options_.is_unanswered(socket_.get())) {
-      return lose("its host or the network does not answer", now);
-    }
+    if (stream_->is_unanswered()) return lose("its host or the network does not answer", now);
   }
   if (state_ != State::greeting) return;
   if (now >= connected_at_ + patience && !std::exchange(silence_logged_, true)) {
@@ -211,7 +165,7 @@ bool SliceLink::was_of_use(Time now) const {
 
 void SliceLink::close(Time now) {
   if (state_ == State::leaving) {
-    socket_ = Descriptor{};
+    stream_.reset();
     state_ = State::left;
     return;
   }
@@ -224,9 +178,9 @@ void SliceLink::close(Time now) {
     if (!again) pause_ = pause_least;
   } else {
     if (state_ == State::greeting) lost_at_ += now - connected_at_;
-    next_address();
+    connector_.failed();
   }
-  socket_ = Descriptor{};
+  stream_.reset();
   state_ = State::closed;
   retry_at_ = now + pause_;
   pause_ = std::min(2 * pause_, pause_most);
@@ -236,15 +190,14 @@ void SliceLink::close(Time now) {
 
 bool SliceLink::receive(Time now) {
   while (true) {
-    const ssize_t got = ::recv(socket_.get(), message_in_.data() + received_,
-                               message_in_.size() - received_, MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return true;
-    if (got <= 0) {
-      on_end(got == 0 ? "it has closed the connection" : net::error_text(errno), got == 0, now);
+    const net::Transfer read = stream_->read(std::span(message_in_).subspan(received_));
+    if (read.outcome == net::Transfer::Outcome::blocked) return true;
+    if (read.outcome != net::Transfer::Outcome::done) {
+      const bool in_order = read.outcome == net::Transfer::Outcome::ended;
+      on_end(in_order ? "it has closed the connection" : read.why(), in_order, now);
       return false;
     }
-    received_ += static_cast<std::size_t>(got);
+    received_ += read.bytes;
     if (received_ < message_in_.size()) continue;
     received_ = 0;
     if (!take_message(now)) return false;
@@ -305,9 +258,7 @@ bool SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
     return false;
   }
   state_ = State::open;
-  failed_addresses_ = 0;
-  found_.reset(); // of before: this address is right
-  question_.withdraw();
+  connector_.answered();
   last_answer_at_ = opened_at_ = now;
   if (loss_logged_ || silence_logged_) { // no more often than what it ends
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
@@ -368,18 +319,15 @@ bool SliceLink::send(Time now) {
          at = to_send_from({at.batch, at.message + 1})) {
       batches_[at.batch]->append(at.message, at.offset, parts_);
     }
-    msghdr header{};
-    header.msg_iov = parts_.data();
-    header.msg_iovlen = std::min(parts_.size(), parts_per_call);
-    const ssize_t sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return false;
-    if (sent < 0) {
-      lose(net::error_text(errno), now);
+    const net::Transfer written =
+        stream_->write(std::span(parts_).first(std::min(parts_.size(), parts_per_call)));
+    if (written.outcome == net::Transfer::Outcome::blocked) return false;
+    if (written.outcome != net::Transfer::Outcome::done) {
+      lose(written.why(), now);
       return false;
     }
-    advance(static_cast<std::uint64_t>(sent));
-    bytes += static_cast<std::uint64_t>(sent);
+    advance(written.bytes);
+    bytes += written.bytes;
   }
   return false;
 }
@@ -432,7 +380,7 @@ void SliceLink::log_not_sent() {
                            options_.name));
 }
 
-// Its pages may go: sendmsg() has copied what it took.
+// Its pages may go: write() has copied what it took.
 void SliceLink::take_done(Time now, std::vector<Done>& done) {
   while (!batches_.empty()) {
     const SuperFragments& batch = *batches_.front();

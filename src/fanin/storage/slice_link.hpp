@@ -18,11 +18,10 @@
 #include <sys/uio.h>
 
 #include "fanin/base/clock.hpp"
-#include "fanin/base/descriptor.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/net/loop.hpp"
-#include "fanin/net/resolver.hpp"
+#include "fanin/net/stream/stream_connector.hpp"
 #include "fanin/net/url.hpp"
 #include "fanin/source/own_checksum.hpp"
 #include "fanin/storage/super_fragments.hpp"
@@ -31,22 +30,20 @@ namespace fanin::storage {
 
 struct SliceLinkOptions {
   std::string name; ///< "slice 1 at tcp://daq-s1:7500", for messages
-  net::Url url; ///< of its source. The addresses of its host are tried in turn, first the one that
-                ///< answered last. When all have failed, they are looked up again
+  net::Url url; ///< of its source
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
   bool first = true; ///< no earlier sender has sent anything to the slice in this run
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
-  std::function<bool(int)> is_unanswered; ///< of a socket: net::is_unanswered(), or of a test
   LogFunction log;
 };
 
 /// Thread: the loop's. It never blocks.
 class SliceLink {
 public:
-  /// `epoll` becomes readable when poll() has something to do. `loop`, whose resolver it asks, and
-  /// `epoll` outlive it.
-  SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loop& loop);
+  /// `watch` says when poll() has something to do. All but the options outlive it.
+  SliceLink(SliceLinkOptions options, net::Loop& loop, net::Streams& streams,
+            net::StreamWatch& watch);
   SliceLink(const SliceLink&) = delete;
   SliceLink& operator=(const SliceLink&) = delete;
 
@@ -72,7 +69,7 @@ public:
   [[nodiscard]] Time stuck_since() const { return last_answer_at_; }
   /// "slice 1 at tcp://daq-s1:7500, which has announced nothing for 12 s"
   [[nodiscard]] std::string waits_for() const;
-  /// When poll() is to be called, if `epoll` does not say so before.
+  /// When poll() is to be called, if the watch does not say so before.
   [[nodiscard]] Time due() const { return due_; }
 
 private:
@@ -91,11 +88,8 @@ private:
     std::uint64_t offset = 0; // bytes of it that were sent
   };
 
-  void ask();
   void go_on_leaving(Time now);
-  void begin(Time now);
   void connect(Time now);
-  void next_address();
   void greet(Time now);
   [[nodiscard]] bool connected() const {
     return state_ == State::greeting || state_ == State::open || state_ == State::leaving;
@@ -124,16 +118,12 @@ private:
   void set_due(Time now);
 
   SliceLinkOptions options_;
-  const Descriptor& epoll_;
   net::Loop& loop_;
-  Descriptor socket_;
+  net::StreamWatch& watch_;
+  net::StreamConnector connector_;
+  std::unique_ptr<net::Stream> stream_;
   State state_ = State::closed;
-  net::Resolver::Question question_; // for addresses_
-  std::optional<net::Resolver::Found> found_; // the answer, which the next attempt takes
   net::Timer answered_; // makes the loop turn
-  std::vector<net::Address> addresses_;
-  std::size_t address_ = 0; // in use, or the next one
-  std::size_t failed_addresses_ = 0; // addresses in turn, since one answered or they were found
   Time retry_at_{}; // never: the first answer of the name service is waited for
   Time deadline_ = never; // of connecting, of the answer, and of leaving
   Time connected_at_{};

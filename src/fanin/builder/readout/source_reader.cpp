@@ -6,10 +6,13 @@
 namespace fanin::builder {
 
 SourceReader::SourceReader(ReadoutInput input, Duration longest_pause)
-    : source_(std::move(input.source)),
+    : woken_(std::make_shared<std::atomic<bool>>(false)),
+      source_(std::move(input.source)),
       pool_(*input.pool),
       queue_(input.queue, pool_),
-      pause_(longest_pause) {}
+      pause_(longest_pause) {
+  source_->set_wake([woken = woken_] { woken->store(true); });
+}
 
 Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining != 0) queue_.start(welcome.first_event);
@@ -35,13 +38,14 @@ void SourceReader::measure_lead(std::uint64_t limit) {
 
 bool SourceReader::due(Time now, bool retry) const {
   if (retry || has_more()) return true;
-  const bool may_have_more = now >= last_.wake || has_descriptor();
+  const bool may_have_more = now >= last_.wake || woken();
   const bool pages_back = pool_.available() > pages_left_; // sent, after a clear
   return (now >= pause_.until() && may_have_more) || (queue_.throttled() && pages_back);
 }
 
 void SourceReader::read(Time now) {
   const EventNumber answered = queue_.next_event();
+  woken_->store(false);
   last_ = source_->read(queue_, now);
   const std::uint64_t bytes_before = bytes_max_;
   bytes_max_ = std::max(bytes_max_, queue_.bytes_written());
@@ -55,7 +59,7 @@ void SourceReader::read(Time now) {
 Time SourceReader::next_read(Time now) const {
   if (!waits()) return never;
   const Time pause_end = pause_.until();
-  if (has_descriptor() && pause_end > now) return pause_end;
+  if (woken() && pause_end > now) return pause_end;
   return std::max(last_.wake, pause_end);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -72,8 +73,13 @@ public:
   void count(wire::NodeCounters& node, wire::SourceCounters& own) const;
 
 private:
+  // Something may have come; else it is read by the clock.
+  [[nodiscard]] bool woken() const {
+    return has_descriptor() || woken_->load(std::memory_order_relaxed);
+  }
   [[nodiscard]] bool waits() const { return last_.state == source::ReadState::waiting || paused(); }
 
+  std::shared_ptr<std::atomic<bool>> woken_; // by the source, since it was last read
   std::unique_ptr<source::Source> source_;
   memory::PagePool& pool_;
   source::FragmentQueue queue_;

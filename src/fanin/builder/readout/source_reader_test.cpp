@@ -69,6 +69,20 @@ TEST_F(Reader, source_that_has_more_is_due_at_once) {
   EXPECT_EQ(reader_.next_read(reader_begin), never);
 }
 
+TEST_F(Reader, source_that_wakes_is_due_once_and_behind_its_pause) {
+  read({ReadState::waiting, never}, 1);
+  const Time pause_end = reader_.next_read(reader_begin + 1us);
+  EXPECT_EQ(pause_end, never);
+  read({ReadState::waiting, never}, 1, reader_begin + 1us);
+  script_.wake();
+  EXPECT_FALSE(reader_.due(reader_begin + 1us, false));
+  const Time due = reader_.next_read(reader_begin + 1us);
+  EXPECT_LE(due, reader_begin + 8ms);
+  EXPECT_TRUE(reader_.due(due, false));
+  read({ReadState::waiting, never}, 0, due);
+  EXPECT_FALSE(reader_.due(due + 1s, false));
+}
+
 TEST_F(Reader, source_that_gives_little_is_not_read_for_a_while_and_does_not_wake_the_loop) {
   script_.descriptor = 5;
   EXPECT_EQ(reader_.descriptor(reader_begin), 5);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "fanin/source/source.hpp"
@@ -18,6 +20,7 @@ struct Script {
   int descriptor = -1;
   bool on_demand = false;
   bool starts = true;
+  std::function<void()> wake{}; // of the reader
 };
 
 class ScriptedSource final : public source::Source {
@@ -25,6 +28,7 @@ public:
   // `script` must outlive it, and may change at any time.
   explicit ScriptedSource(Script& script) : script_(script) {}
 
+  void set_wake(std::function<void()> wake) override { script_.wake = std::move(wake); }
   Result<> start(EventNumber first, Time) override {
     next_ = first;
     if (script_.starts) return {};

@@ -12,11 +12,14 @@ Network::~Network() = default;
 
 Time Network::arrival(const MemoryTransport& from, const MemoryTransport& to) {
   if (immediate()) return Time{};
+  return arrival(from.extra_latency_ + to.extra_latency_, *options_.random);
+}
+
+Time Network::arrival(Duration extra, Random& random) const {
   const auto spread =
       static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
-  const Duration drawn{static_cast<Duration::rep>(options_.random->below(spread + 1))};
-  return now() + options_.departure_delay + options_.latency_min + drawn + from.extra_latency_ +
-         to.extra_latency_;
+  const Duration drawn{static_cast<Duration::rep>(random.below(spread + 1))};
+  return now() + options_.departure_delay + options_.latency_min + drawn + extra;
 }
 
 Item& Network::make_item(ItemKind kind, const std::shared_ptr<Pipe>& pipe, int side) {
@@ -35,17 +38,25 @@ void Network::free_item(Item& item) {
   free_items_.push_back(&item);
 }
 
+// FNV-1a over words, then a shift for the high bits.
+void Network::mix(std::uint64_t value) {
+  trace_hash_ = (trace_hash_ ^ value) * 0x100000001b3U;
+  trace_hash_ ^= trace_hash_ >> 29;
+}
+
 void Network::trace(std::uint32_t node, const Event& event) {
-  const auto mix =
-      [this](std::uint64_t value) { // FNV-1a over words, then a shift for the high bits
-        trace_hash_ = (trace_hash_ ^ value) * 0x100000001b3U;
-        trace_hash_ ^= trace_hash_ >> 29;
-      };
   mix(static_cast<std::uint64_t>(now().time_since_epoch().count()));
   mix(node);
   mix(static_cast<std::uint64_t>(event.kind) << 8 | static_cast<std::uint64_t>(event.reason));
   mix(static_cast<std::uint64_t>(event.connection));
   mix(std::uint64_t{event.message.size} + event.rest.size);
+}
+
+void Network::trace(std::uint32_t node, std::uint64_t what, std::uint64_t bytes) {
+  mix(static_cast<std::uint64_t>(now().time_since_epoch().count()));
+  mix(node);
+  mix(what);
+  mix(bytes);
 }
 
 bool Network::broken(std::uint32_t from, std::uint32_t to, std::uint16_t port) const {

@@ -53,6 +53,12 @@ public:
   /// others.
   void end_world() { ending_ = true; }
 
+  /// For byte streams, which have events and latencies of their own.
+  [[nodiscard]] Time now() const { return immediate() ? Time{} : options_.clock->now(); }
+  [[nodiscard]] Time arrival(Duration extra, Random& random) const;
+  [[nodiscard]] bool broken(std::uint32_t from, std::uint32_t to, std::uint16_t port) const;
+  void trace(std::uint32_t node, std::uint64_t what, std::uint64_t bytes);
+
 private:
   friend class MemoryTransport;
 
@@ -60,12 +66,11 @@ private:
   [[nodiscard]] std::uint32_t posted_most() const { // of each end; 0: not strict
     return options_.strict ? options_.posted_receives : 0;
   }
-  [[nodiscard]] Time now() const { return immediate() ? Time{} : options_.clock->now(); }
   [[nodiscard]] Time arrival(const MemoryTransport& from, const MemoryTransport& to);
-  [[nodiscard]] bool broken(std::uint32_t from, std::uint32_t to, std::uint16_t port) const;
   Item& make_item(ItemKind kind, const std::shared_ptr<Pipe>& pipe, int side);
   void free_item(Item& item);
   void trace(std::uint32_t node, const Event& event);
+  void mix(std::uint64_t value);
 
   NetworkOptions options_;
   std::map<std::string, MemoryTransport*> transports_; // by host name; "" is any host

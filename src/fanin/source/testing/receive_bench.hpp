@@ -14,15 +14,16 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/net/stream/tcp_streams.hpp"
 #include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/sender.hpp"
 
 namespace fanin::source::testing {
 
-inline std::shared_ptr<ReceivePort> new_port(const char* url = "tcp://127.0.0.1:0",
-                                             ReceivePort::LookUp look_up = {}) {
-  return ReceivePort::make(net::Url::parse(url).value(), std::move(look_up)).value();
+inline std::shared_ptr<ReceivePort> new_port(const char* url = "tcp://127.0.0.1:0") {
+  static net::TcpStreams streams;
+  return ReceivePort::make(net::Url::parse(url).value(), streams).value();
 }
 
 // A blocking socket to the source.

@@ -14,6 +14,7 @@
 #include "fanin/base/random.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/queue_fixture.hpp"
+#include "fanin/source/testing/receive_bench.hpp"
 #include "fanin/storage/forward_sink.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
 
@@ -25,10 +26,9 @@ constexpr SourceId merged = 0x500;
 struct Slice {
   explicit Slice(const std::string& url = "tcp://127.0.0.1:0", bool joined = true)
       : fixture({.source = merged, .window = 1024}, {.page_size = 65536, .pages = 64}),
-        source(source::ReceiveSource::make(
-                   {.source = merged,
-                    .port = source::ReceivePort::make(net::Url::parse(url).value()).value(),
-                    .wait_for_sender = true})
+        source(source::ReceiveSource::make({.source = merged,
+                                            .port = source::testing::new_port(url.c_str()),
+                                            .wait_for_sender = true})
                    .value()),
         in_run(joined) {
     if (joined) {
@@ -100,13 +100,12 @@ protected:
         .sources = make_sources(2),
         .depth = 3,
         .superseded = std::move(superseded),
-        .is_unanswered = [this](int) { return unanswered_; },
         .log = [this](LogLevel, std::string_view text) { log_ += std::string(text) + "\n"; }};
     for (const auto& url : urls) {
       options.slices.push_back(net::Url::parse(url).value());
     }
     if (sink_) loop_.remove(*sink_);
-    sink_ = ForwardSink::make(loop_, std::move(options)).value();
+    sink_ = ForwardSink::make(loop_, streams_, std::move(options)).value();
     sink_->on_commit([this](const Committed& committed) {
       committed_.push_back(committed.ticket);
       undelivered_ += committed.undelivered;
@@ -158,6 +157,7 @@ protected:
 
   VirtualClock clock_;
   net::Loop loop_{clock_};
+  net::TcpStreams streams_{{.is_unanswered = [this] { return unanswered_; }}};
   BatchMaker maker_{make_sources(2)};
   std::optional<Slice> left_;
   std::optional<Slice> right_;

@@ -1,0 +1,51 @@
+#include "fanin/net/stream/stream.hpp"
+
+#include <algorithm>
+
+#include "fanin/net/tcp_socket.hpp"
+
+namespace fanin::net {
+
+Watched::~Watched() {
+  for (StreamWatch* const watch : std::vector(watches_)) watch->remove(*this);
+}
+
+StreamWatch::~StreamWatch() {
+  for (Watched* const one : members_) std::erase(one->watches_, this);
+}
+
+Result<> StreamWatch::add(Watched& one) {
+  if (auto begun = begin(one); !begun) return begun;
+  members_.push_back(&one);
+  one.watches_.push_back(this);
+  return {};
+}
+
+void StreamWatch::remove(Watched& one) {
+  if (std::erase(members_, &one) == 0) return;
+  std::erase(one.watches_, this);
+  end(one);
+}
+
+void StreamWatch::wake(Watched& one) {
+  for (StreamWatch* const watch : one.watches_) {
+    watch->readable_ = true;
+    if (watch->wake_) watch->wake_();
+    wake(*watch);
+  }
+}
+
+std::string Transfer::why() const { return error_text(error); }
+
+Transfer Stream::read(std::span<std::byte> room) {
+  const iovec part{room.data(), room.size()};
+  return read(std::span(&part, 1));
+}
+
+Transfer Stream::write(std::span<const std::byte> bytes, bool more_follows) {
+  // The type is that of readv() too: it has no const.
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return write(std::span(&part, 1), more_follows);
+}
+
+} // namespace fanin::net
