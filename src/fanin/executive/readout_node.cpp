@@ -140,8 +140,8 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
   settings.streams = context_.streams;
   const PluginCall call(settings, "source");
   auto made = FANIN_TRY(context_.plugins->sources.make(settings));
-  auto watched = std::make_unique<WatchedSource>(std::move(made), settings.name, *context_.loop,
-                                                 context_.log);
+  auto watched =
+      std::make_unique<WatchedSource>(std::move(made), settings.name, *context_.loop, context_.log);
   FANIN_TRY(watched->prepare());
   builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
   input.queue.window = context_.plan->window;

@@ -40,7 +40,8 @@ TEST(WatchedSource, is_prepared_as_the_source_is) {
     Result<> start(EventNumber, Time) override { return {}; }
     source::ReadResult read(source::FragmentQueue&, Time) override { return {}; }
   };
-  WatchedSource watched(std::make_unique<Unprepared>(), "left", loop, [](LogLevel, std::string_view) {});
+  WatchedSource watched(std::make_unique<Unprepared>(), "left", loop,
+                        [](LogLevel, std::string_view) {});
   EXPECT_EQ(watched.prepare().error().text, "no such host");
 }
 
@@ -53,7 +54,8 @@ TEST(WatchedSource, a_source_wakes_who_reads_it) {
     std::function<void()>& wake;
   };
   std::function<void()> wake;
-  WatchedSource watched(std::make_unique<Waking>(wake), "left", loop, [](LogLevel, std::string_view) {});
+  WatchedSource watched(std::make_unique<Waking>(wake), "left", loop,
+                        [](LogLevel, std::string_view) {});
   int woken = 0;
   watched.set_wake([&] { ++woken; });
   wake();

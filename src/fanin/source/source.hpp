@@ -50,9 +50,9 @@ namespace fanin::source {
 enum class ReadState : std::uint8_t {
   more, ///< there is more to read at once: call again in this or the next turn
   waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
-           ///< the source has woken its readout unit, or when the queue has room again, or when more
-           ///< numbers are wanted; after a read of less than 32 KiB the call comes up to an eighth
-           ///< of event.latency later
+           ///< the source has woken its readout unit, or when the queue has room again, or when
+           ///< more numbers are wanted; after a read of less than 32 KiB the call comes up to an
+           ///< eighth of event.latency later
   paused, ///< like `waiting`; and nothing comes for now, so events wait for this source only for
           ///< event.latency to twice that, until it writes again
   finished, ///< the data have ended; all numbers have been answered
@@ -79,8 +79,8 @@ public:
   /// the look-up of a host name, belongs here and not into start(). An error ends the process.
   [[nodiscard]] virtual Result<> prepare() { return {}; }
 
-  /// Called once, after prepare(). Whenever there may be more data, the source may call `wake`, from
-  /// any thread and until it is destroyed. Then ready() or read() is called soon.
+  /// Called once, after prepare(). Whenever there may be more data, the source may call `wake`,
+  /// from any thread and until it is destroyed. Then ready() or read() is called soon.
   virtual void set_wake(std::function<void()> /*wake*/) {}
 
   /// Called until it is true, before the readout unit joins the run: whether the run may begin. It
