@@ -49,7 +49,7 @@ OUTSIDE = re.compile(r"^\s*(?!namespace\b|inline namespace\b|extern \"|template\
 ALLOWED_SYMBOLS = re.compile(
     r"std::(_Rb_tree|__throw_|__detail::|_Hash_bytes|pmr::|__cxx11::basic_string|exception|bad_|length_error|terminate)|fmt::|operator (new|delete)"
     r"|__cxa_|__gxx_personality_v0|_Unwind_Resume|_GLOBAL_OFFSET_TABLE_|(vtable|typeinfo) for (__cxxabiv1|std)::|__popcountdi2$"
-    r"|__stack_chk_fail$|(mem(chr|cmp|cpy|move|set)|bcmp|strn?len|abort)$")
+    r"|__stack_chk_fail$|(mem(chr|cmp|cpy|move|set)|bcmp|strcmp|strn?len|__libc_single_threaded|abort)$")
 # What of fanin asks it.
 FORBIDDEN_SYMBOLS = re.compile(
     r"fanin::(MonotonicClock|SharedModule|Descriptor|net::(HostResolver|resolve|resolve_host|tcp|shm|Loop::(Loop|run|turn|wake)))\b")

@@ -300,6 +300,10 @@ def fault_runs(seeds):
     return gtest("build/release/tests/fanin_virtual_test", "*random*", FANIN_SEEDS=str(seeds))
 
 
+def two_stages(seeds):
+    return gtest("build/release/tests/fanin_virtual_test", "TwoStages.deaths*", FANIN_SEEDS=str(seeds))
+
+
 def test(options):
     session = Session(again=options.full or options.again)
     if session.again:
@@ -332,6 +336,7 @@ def test(options):
                 session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
                 session.tests("tsan", [*selection, "-R", SHARED_MEMORY], gate_skips=True, name="tests (tsan), shared memory")
             session.run("fault runs, 100 seeds", fault_runs(100))
+            session.run("two stages, 300 seeds", two_stages(300))
             session.run("clang-tidy", dev("tidy", "--modules"))
 
         session.run_beside("RDMA in a guest", ["./dev", "test-rdma"], others)

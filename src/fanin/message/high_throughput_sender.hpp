@@ -1,8 +1,7 @@
 /// \file
-/// The sending side of high throughput (Schumacher 2017, table II and section III-A): "messages are
-/// copied into a large connection buffer instead of being sent immediately. The buffer is
-/// transmitted when it is full or after a timeout occurs", and in fanin also when the loop has
-/// nothing more to do.
+/// The sending side of high throughput (Schumacher 2017, table II and section III-A): messages are
+/// copied into a large buffer of the connection. It is sent when it is full, after a time-out, and
+/// in fanin also when the loop has nothing more to do.
 ///
 /// ```cpp
 /// #include <fanin/message/high_throughput_sender.hpp>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "fanin/base/result.hpp"
-#include "fanin/base/try.hpp"
 #include "fanin/net/transport.hpp"
 #include "fanin/net/url.hpp"
 
@@ -19,8 +18,9 @@ public:
   /// Errors: those of Transport::listen().
   [[nodiscard]] static Result<Listener> make(Transport& transport, const Url& url,
                                              const ConnectionOptions& options) {
-    const auto id = FANIN_TRY(transport.listen(url, options));
-    return Listener{transport, id};
+    const auto id = transport.listen(url, options);
+    if (!id) return std::unexpected(id.error());
+    return Listener{transport, *id};
   }
   Listener(Listener&& other) noexcept
       : transport_(std::exchange(other.transport_, nullptr)), id_(other.id_) {}

@@ -9,9 +9,9 @@ StreamConnector::StreamConnector(Loop& loop, Streams& streams, Url url,
     : loop_(loop),
       streams_(streams),
       url_(std::move(url)),
-      question_([this, on_answer = std::move(on_answer)](const Resolver::Found& found) {
+      question_([this, answered = std::move(on_answer)](const Resolver::Found& found) {
         found_ = found;
-        on_answer();
+        answered();
       }) {
   ask();
 }
