@@ -112,7 +112,7 @@ private:
 
   [[nodiscard]] Contender contender(std::string what, Ends ends) const {
     return {std::move(what),
-            [ends = std::move(ends), window = options_.window] { return run_ends(ends, window); }};
+            [run = std::move(ends), window = options_.window] { return run_ends(run, window); }};
   }
   [[nodiscard]] Contender bare_loop(std::string what, Spec spec, std::uint64_t set,
                                     bool checksum) const {

@@ -65,9 +65,9 @@ std::uint64_t link_bytes_in(std::istream& text) {
     const auto colon = line.find(':');
     if (colon == std::string::npos) continue;
     const std::vector<std::string> name = fields_of(line.substr(0, colon));
-    const std::vector<std::string> numbers = fields_of(line.substr(colon + 1));
-    if (name.empty() || name.front() == "lo" || numbers.empty()) continue;
-    sum += std::strtoull(numbers.front().c_str(), nullptr, 10); // received
+    const std::vector<std::string> values = fields_of(line.substr(colon + 1));
+    if (name.empty() || name.front() == "lo" || values.empty()) continue;
+    sum += std::strtoull(values.front().c_str(), nullptr, 10); // received
   }
   return sum;
 }

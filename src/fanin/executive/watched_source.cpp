@@ -48,8 +48,8 @@ Value WatchedSource::call_or(Call call, Value otherwise) const {
 }
 
 void WatchedSource::set_wake(std::function<void()> wake) {
-  const auto wake_loop = [this, wake = std::move(wake)] {
-    wake();
+  const auto wake_loop = [this, wake_reader = std::move(wake)] {
+    wake_reader();
     loop_.wake();
   };
   (void)call_or([&] { return inner_->set_wake(wake_loop), true; }, true);

@@ -154,7 +154,8 @@ EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason re
   using Reason = wire::DropReason;
   ++dropped_[static_cast<std::size_t>(reason)];
   const bool wrong = reason == Reason::number_jump || reason == Reason::before_first;
-  if (!wrong && held() != event) last_decided_ = offered_;
+  // The inlined path of the queue offers nothing.
+  if (!wrong && held() != event) last_decided_ = numbering_.plain() ? event : offered_;
   if (reason == Reason::late) {
     reported_end_ = event + 1;
     late_end_ = std::max(late_end_, reported_end_);

@@ -137,6 +137,18 @@ TEST(FragmentQueueOpen, an_open_fragment_whose_event_is_given_up_is_late) {
   EXPECT_EQ(payload_of(queue, 3), bytes_of(100, 3));
 }
 
+TEST(FragmentQueueOpen, a_fragment_that_is_late_when_it_ends_is_the_last_one_decided) {
+  QueueFixture fixture({.window = 64}, eight_small_pages);
+  FragmentQueue& queue = fixture.queue;
+  for (EventNumber event = 0; event < 10; ++event)
+    ASSERT_EQ(queue.write(event, bytes_of(100, 0)), WriteOutcome::ok);
+  begin_part(queue, 10, 100, 50);
+  EXPECT_TRUE(queue.give_up_until(11));
+  queue.advance(50);
+  queue.end();
+  EXPECT_EQ(queue.numbers().last_decided(), 10U);
+}
+
 TEST(FragmentQueueOpen, a_cancelled_fragment_may_come_again) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
