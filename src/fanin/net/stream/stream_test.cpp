@@ -267,6 +267,15 @@ TEST_P(StreamConformance, a_reset_breaks_the_connection_of_the_peer) {
   EXPECT_EQ(read_end(*there_).error, ECONNRESET);
 }
 
+TEST_P(StreamConformance, a_reset_that_a_write_has_met_is_no_end_in_order) {
+  make_pair();
+  here_->reset_on_close();
+  here_.reset();
+  const Bytes bytes(10);
+  until([&] { return there_->write(bytes).outcome == Outcome::failed; });
+  EXPECT_EQ(read_end(*there_).outcome, Outcome::failed);
+}
+
 TEST_P(StreamConformance, after_the_end_of_reading_what_has_come_is_read_and_then_the_end) {
   make_pair();
   write_all(*here_, drawn_bytes(10, 8));

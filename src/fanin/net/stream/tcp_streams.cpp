@@ -24,7 +24,8 @@ public:
     while (true) {
       const ssize_t got = ::readv(descriptor(), room.data(), static_cast<int>(room.size()));
       if (got > 0) return {.bytes = static_cast<std::size_t>(got)};
-      if (got == 0) return {.outcome = Outcome::ended};
+      if (got == 0 && lost_ == 0) return {.outcome = Outcome::ended};
+      if (got == 0) return {.outcome = Outcome::failed, .error = lost_};
       if (errno == EINTR) continue;
       if (!is_blocked(errno)) return {.outcome = Outcome::failed, .error = errno};
       readable_ = false;
@@ -40,7 +41,7 @@ public:
       const ssize_t sent = ::sendmsg(descriptor(), &header, MSG_NOSIGNAL | MSG_DONTWAIT | more);
       if (sent >= 0) return {.bytes = static_cast<std::size_t>(sent)};
       if (errno == EINTR) continue;
-      if (!is_blocked(errno)) return {.outcome = Outcome::failed, .error = errno};
+      if (!is_blocked(errno)) return failed_write(errno);
       writable_ = false;
       return {.outcome = Outcome::blocked};
     }
@@ -62,8 +63,15 @@ public:
 
 private:
   static bool is_blocked(int error) { return error == EAGAIN || error == ENOTCONN; }
+  // The kernel tells an error once: a read behind it would find an end in order. EPIPE comes behind
+  // such an end, or behind an error that was told.
+  Transfer failed_write(int error) {
+    if (error != EPIPE) lost_ = error;
+    return {.outcome = Outcome::failed, .error = error};
+  }
 
   const TcpHost& host_;
+  int lost_ = 0; // an errno value
 };
 
 class TcpListener final : public StreamListener {
