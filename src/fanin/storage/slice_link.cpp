@@ -70,7 +70,8 @@ void SliceLink::set_due(Time now) {
   if (!connected() && !batches_.empty()) {
     due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
   }
-  if (leaving() && state_ != State::leaving && batches_.empty()) due_ = std::min(due_, leave_by_);
+  const bool told = state_ == State::open || state_ == State::leaving;
+  if (leaving() && !told && batches_.empty()) due_ = std::min(due_, leave_by_);
 }
 
 // --- the connection ------------------------------------------------------------------------------
@@ -104,21 +105,27 @@ void SliceLink::greet(Time now) {
 
 void SliceLink::leave() { leave_by_ = loop_.now() + patience; }
 
+void SliceLink::go_on_leaving(Time now) {
+  if (state_ == State::open) return say_pause(now);
+  if (state_ == State::leaving || (now < leave_by_ && !given_up(now))) return;
+  state_ = State::leaving;
+  close(now);
+}
+
 // If acknowledgements that nobody has read were here when the socket is closed, its kernel would
 // throw away what it has not sent. So the slice closes first.
-void SliceLink::go_on_leaving(Time now) {
-  if (state_ == State::leaving) return;
-  if (state_ != State::open) {
-    if (now < leave_by_ && !given_up(now)) return;
-    state_ = State::leaving;
-    return close(now);
-  }
-  state_ = State::leaving;
-  deadline_ = now + patience;
+void SliceLink::say_pause(Time now) {
   const auto pause = source::with_own_checksum(
       source::ReceiveHeader{.kind = source::ReceiveKind::pause, .source = options_.source});
-  if (stream_->write(pause).bytes != pause.size()) return close(now);
+  while (pause_sent_ < pause.size()) {
+    const net::Transfer written = stream_->write(std::span(pause).subspan(pause_sent_));
+    if (written.outcome == net::Transfer::Outcome::blocked) return;
+    if (written.outcome != net::Transfer::Outcome::done) return lose(written.why(), now);
+    pause_sent_ += written.bytes;
+  }
   stream_->end_writing();
+  state_ = State::leaving;
+  deadline_ = now + patience;
 }
 
 // The kernel itself would go on for a quarter of an hour. A slice that has a connection is not
@@ -258,6 +265,7 @@ bool SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
     return false;
   }
   state_ = State::open;
+  pause_sent_ = 0;
   connector_.answered();
   last_answer_at_ = opened_at_ = now;
   if (loss_logged_ || silence_logged_) { // no more often than what it ends

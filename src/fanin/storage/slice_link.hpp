@@ -89,6 +89,7 @@ private:
   };
 
   void go_on_leaving(Time now);
+  void say_pause(Time now);
   void connect(Time now);
   void greet(Time now);
   [[nodiscard]] bool connected() const {
@@ -153,6 +154,7 @@ private:
   std::uint64_t dropped_ = 0; // by the slice, or late there; it begins again with its readout unit
   source::CheckedBytes<source::ReceiveReply> message_in_{};
   std::size_t received_ = 0; // of message_in_
+  std::size_t pause_sent_ = 0; // bytes of it, over this connection
   std::vector<iovec> parts_; // reused
 };
 
