@@ -1,7 +1,7 @@
 // A state whose changes are checked. Beside its enum stands what is allowed:
 //   constexpr bool may_follow(State from, State to);
-// (a friend, where the enum is inside a class). To assign a Checked to another one is not checked:
-// the object that has it begins anew.
+// (a friend, where the enum is inside a class). To assign one CheckedState to another is not
+// checked: the object that has it begins anew.
 #pragma once
 
 #include "fanin/base/export.hpp"
@@ -13,10 +13,10 @@ namespace detail {
 } // namespace detail
 
 template <class State>
-class Checked {
+class CheckedState {
 public:
-  constexpr Checked(State first) : state_(first) {}
-  constexpr Checked& operator=(State next) {
+  constexpr CheckedState(State first) : state_(first) {}
+  constexpr CheckedState& operator=(State next) {
     if (!may_follow(state_, next)) [[unlikely]] // the name of this function has the enum's
       detail::wrong_state(__PRETTY_FUNCTION__, static_cast<int>(state_), static_cast<int>(next));
     state_ = next;

@@ -67,7 +67,7 @@ private:
     return false;
   }
   struct Entry {
-    Checked<State> state = State::level;
+    CheckedState<State> state = State::level;
     Duration since{}; // overtaken
     std::size_t ahead = 0;
   };

@@ -88,7 +88,7 @@ private:
   std::vector<State> states_;
   net::Timer senders_patience_; // with slices that have not begun when groups end
   net::Timer patience_; // until the rest is killed
-  Checked<Phase> phase_ = Phase::waiting;
+  CheckedState<Phase> phase_ = Phase::waiting;
   int signals_seen_ = 0;
 };
 

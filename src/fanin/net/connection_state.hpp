@@ -70,7 +70,7 @@ public:
   [[nodiscard]] bool silent() const { return !ours() && !announced_; }
 
 private:
-  Checked<Stage> stage_ = Stage::connecting;
+  CheckedState<Stage> stage_ = Stage::connecting;
   bool announced_ = false;
   CloseReason reason_ = CloseReason::local; // of Stage::ended
   ListenerId listener_ = ListenerId::none;

@@ -48,7 +48,7 @@ struct Assembly {
     wire::FragmentEntry entry; // of that fragment, as its first block says
   };
   EventRange range;
-  Checked<AssemblyState> state = AssemblyState::early;
+  CheckedState<AssemblyState> state = AssemblyState::early;
   Attempt attempt = 0;
   std::uint64_t epoch = 0;
   std::uint64_t seal = 0;          // of the assignment

@@ -143,7 +143,7 @@ private:
   net::Timer status_tick_;
   net::Timer block_tick_; // runs while there are assemblies
 
-  Checked<State> state_ = State::waiting;
+  CheckedState<State> state_ = State::waiting;
   Incarnation incarnation_ = 0;
   RunNumber run_ = 0;
   ReadoutMembers members_;

@@ -18,7 +18,7 @@ protected:
     Assembly made;
     made.range = {first, first + 64};
     made.attempt = 2;
-    made.state = Checked{state};
+    made.state = CheckedState{state};
     return made;
   }
   static Assembly open_batch(EventNumber first) { return batch(first, AssemblyState::assigned); }

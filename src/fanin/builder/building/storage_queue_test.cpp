@@ -22,7 +22,7 @@ protected:
   }
   Assembly& assembly(std::uint64_t ticket) {
     Assembly& made = *assemblies_.emplace_back(std::make_unique<Assembly>());
-    made.state = Checked{AssemblyState::decided};
+    made.state = CheckedState{AssemblyState::decided};
     made.batch.ticket = ticket;
     return made;
   }

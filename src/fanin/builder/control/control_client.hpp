@@ -132,7 +132,7 @@ private:
   net::Timer grace_; // runs while the conversation is without a connection
   net::Timer silence_tick_; // from the first welcome on
   Duration retry_after_;
-  Checked<State> state_ = State::connecting;
+  CheckedState<State> state_ = State::connecting;
   bool was_connected_ = false; // an event manager was there
   bool too_late_ = false; // for the run
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none

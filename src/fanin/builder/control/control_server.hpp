@@ -110,7 +110,7 @@ private:
     return false;
   }
   struct Peer {
-    Checked<PeerState> state = PeerState::unidentified;
+    CheckedState<PeerState> state = PeerState::unidentified;
     NodeKey key;
     net::Link link;
     ControlChannel channel;

@@ -40,7 +40,7 @@ public:
     return false;
   }
   struct Readout {
-    Checked<State> state = State::away;
+    CheckedState<State> state = State::away;
     EventNumber first = 0;
     EventNumber end = 0;       // announced below
     bool silent = false; // no source of it sends; where it begins: they were given up

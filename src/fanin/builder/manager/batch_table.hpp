@@ -41,7 +41,7 @@ enum class BatchState : std::uint8_t {
 struct Batch {
   EventRange range;
   std::uint64_t bytes = 0; // reserved for it
-  Checked<BatchState> state = BatchState::unassigned;
+  CheckedState<BatchState> state = BatchState::unassigned;
   Attempt attempt = 0; // the latest one
   NodeId builder = 0;  // of the latest attempt, as what follows
   Incarnation builder_incarnation = 0;

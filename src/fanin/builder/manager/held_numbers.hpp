@@ -63,10 +63,10 @@ private:
     bool here = false;
     bool final = false; // has announced its end
     bool all_held = false; // all its sources have come to their end, maybe with numbers held
-    Checked<State> state = State::none;
+    CheckedState<State> state = State::none;
     EventNumber event = 0; // its lowest number
     std::uint32_t count = 0; // of such messages, as it counts them
-    EventNumber sent_horizon = 0; // the known end that was last sent to it
+    EventNumber sent_horizon = 0; // the last one
     [[nodiscard]] bool holds() const { return state == State::waiting || state == State::answered; }
     [[nodiscard]] bool counts() const { return state != State::none; } // in holders_
     [[nodiscard]] bool waits() const { return state == State::waiting; }

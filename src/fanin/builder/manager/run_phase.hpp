@@ -45,7 +45,7 @@ public:
   void end() { phase_ = Phase::ended; }
 
 private:
-  Checked<Phase> phase_ = Phase::waiting;
+  CheckedState<Phase> phase_ = Phase::waiting;
 };
 
 } // namespace fanin::builder

@@ -82,7 +82,7 @@ private:
 
   const System& system_;
   std::span<source::FragmentQueue* const> queues_;
-  Checked<State> state_ = State::unnumbered;
+  CheckedState<State> state_ = State::unnumbered;
   EventNumber announced_ = 0;
   Time due_ = never;
   std::vector<wire::AbsentRange> absent_; // of one message; reused

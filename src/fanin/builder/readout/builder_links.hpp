@@ -70,7 +70,7 @@ private:
   }
   struct Connection {
     net::Link link;
-    Checked<Stage> stage = Stage::closed;
+    CheckedState<Stage> stage = Stage::closed;
   };
   struct DataLane : Connection {
     std::size_t rail = 0;

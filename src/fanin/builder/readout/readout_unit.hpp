@@ -131,7 +131,7 @@ private:
   net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
   net::Timer status_tick_;
 
-  Checked<State> state_ = State::created;
+  CheckedState<State> state_ = State::created;
   RunNumber run_ = 0; // while joined
   std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
   RunView view_; // without the announced number: view() adds it

@@ -33,7 +33,7 @@ class ByteWatch final : public StreamWatch {
 public:
   ByteWatch() : StreamWatch(Descriptor{}) {}
   void poll() override { readable_ = false; }
-  static void tell(Watched& one, bool readable, bool writable) {
+  static void tell(Watchable& one, bool readable, bool writable) {
     happened(one, readable, writable);
     wake(one);
   }

@@ -97,7 +97,7 @@ private:
   [[nodiscard]] ssize_t post(const rdma::Send& send);
 
   RdmProvider& provider_;
-  Checked<Stage> stage_ = Stage::made;
+  CheckedState<Stage> stage_ = Stage::made;
   bool by_peer_; // the peer has requested it
   std::string host_; // where the endpoint is to be
   std::string domain_;
@@ -127,7 +127,7 @@ private:
   std::uint32_t received_ = first_count;
   std::optional<std::uint32_t> farewell_; // by the peer: its count of what it has sent
   Time since_{}; // it waits for the peer to end
-  Checked<End> end_ = End::none;
+  CheckedState<End> end_ = End::none;
   bool hung_up_ = false; // by the peer, or nobody is there
   bool overdue_ = false; // the peer was waited for long enough
 };

@@ -6,28 +6,28 @@
 
 namespace fanin::net {
 
-Watched::~Watched() {
+Watchable::~Watchable() {
   for (StreamWatch* const watch : std::vector(watches_)) watch->remove(*this);
 }
 
 StreamWatch::~StreamWatch() {
-  for (Watched* const one : members_) std::erase(one->watches_, this);
+  for (Watchable* const one : members_) std::erase(one->watches_, this);
 }
 
-Result<> StreamWatch::add(Watched& one) {
+Result<> StreamWatch::add(Watchable& one) {
   if (auto begun = begin(one); !begun) return begun;
   members_.push_back(&one);
   one.watches_.push_back(this);
   return {};
 }
 
-void StreamWatch::remove(Watched& one) {
+void StreamWatch::remove(Watchable& one) {
   if (std::erase(members_, &one) == 0) return;
   std::erase(one.watches_, this);
   end(one);
 }
 
-void StreamWatch::wake(Watched& one) {
+void StreamWatch::wake(Watchable& one) {
   for (StreamWatch* const watch : one.watches_) {
     watch->readable_ = true;
     if (watch->wake_) watch->wake_();

@@ -28,10 +28,10 @@ namespace fanin::net {
 class StreamWatch;
 
 /// What a StreamWatch can watch.
-class FANIN_INTERNAL_API Watched {
+class FANIN_INTERNAL_API Watchable {
 public:
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  Watchable(const Watchable&) = delete;
+  Watchable& operator=(const Watchable&) = delete;
 
   /// There may be something to read, or to accept: from the beginning, and again when it is watched
   /// and more comes. False once nothing was found.
@@ -42,8 +42,8 @@ public:
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
 protected:
-  explicit Watched(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
-  ~Watched();
+  explicit Watchable(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  ~Watchable();
   [[nodiscard]] const Descriptor& owned() const { return descriptor_; }
 
   bool readable_ = true;
@@ -58,33 +58,33 @@ private:
 /// Says when one of the streams and listeners of an owner has something to do: a new connection,
 /// bytes, room to write, an end. Another watch can be among them: it is readable() when poll() of
 /// it has something. What it watches and it may be destroyed in any order.
-class FANIN_INTERNAL_API StreamWatch : public Watched {
+class FANIN_INTERNAL_API StreamWatch : public Watchable {
 public:
   virtual ~StreamWatch();
   /// Errors: exhausted.
-  [[nodiscard]] Result<> add(Watched& one);
-  void remove(Watched& one); ///< no effect if it is not watched
+  [[nodiscard]] Result<> add(Watchable& one);
+  void remove(Watchable& one); ///< no effect if it is not watched
   /// Sets readable() and writable() of what it watches.
   virtual void poll() = 0;
   /// Called when there is something, if there is no descriptor(). It may do nothing but set a flag.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
 
 protected:
-  explicit StreamWatch(Descriptor descriptor) : Watched(std::move(descriptor)) {
+  explicit StreamWatch(Descriptor descriptor) : Watchable(std::move(descriptor)) {
     readable_ = false;
   }
-  static void happened(Watched& one, bool readable, bool writable) {
+  static void happened(Watchable& one, bool readable, bool writable) {
     one.readable_ = one.readable_ || readable;
     one.writable_ = one.writable_ || writable;
   }
   /// Wakes who watches it, if there is no descriptor.
-  static void wake(Watched& one);
+  static void wake(Watchable& one);
 
 private:
-  [[nodiscard]] virtual Result<> begin(Watched&) { return {}; }
-  virtual void end(Watched&) {}
+  [[nodiscard]] virtual Result<> begin(Watchable&) { return {}; }
+  virtual void end(Watchable&) {}
   std::function<void()> wake_;
-  std::vector<Watched*> members_;
+  std::vector<Watchable*> members_;
 };
 
 /// How a read or a write went.
@@ -107,7 +107,7 @@ struct FANIN_INTERNAL_API Transfer {
 ///
 /// Few bytes are under way: who writes to a peer that does not read is blocked soon, and what was
 /// not read stays where it is.
-class FANIN_INTERNAL_API Stream : public Watched {
+class FANIN_INTERNAL_API Stream : public Watchable {
 public:
   virtual ~Stream() = default;
   [[nodiscard]] virtual Transfer read(std::span<const iovec> room) = 0;
@@ -127,11 +127,11 @@ public:
   virtual void reset_on_close() = 0;
 
 protected:
-  using Watched::Watched;
+  using Watchable::Watchable;
 };
 
 /// Connections wait in it, as many as the host takes, until they are accepted.
-class FANIN_INTERNAL_API StreamListener : public Watched {
+class FANIN_INTERNAL_API StreamListener : public Watchable {
 public:
   struct Accepted {
     std::unique_ptr<Stream> stream; ///< null: none waits, or `error`
@@ -144,7 +144,7 @@ public:
   [[nodiscard]] virtual std::string url() const = 0; ///< with the real port
 
 protected:
-  using Watched::Watched;
+  using Watchable::Watchable;
 };
 
 /// Makes streams, for one node.

@@ -399,7 +399,7 @@ TEST_P(StreamConformance, watches_and_what_they_watch_end_in_any_order) {
   make_pair();
   const auto outer = backend_->server().make_watch().value();
   ASSERT_TRUE(outer->add(*watch_));
-  for (Watched* one : {static_cast<Watched*>(&*listener_), static_cast<Watched*>(&*there_)}) {
+  for (Watchable* one : {static_cast<Watchable*>(&*listener_), static_cast<Watchable*>(&*there_)}) {
     ASSERT_TRUE(watch_->add(*one));
   }
   write_all(*here_, drawn_bytes(1, 13));

@@ -119,21 +119,21 @@ public:
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         const std::uint32_t what = event.events;
-        happened(*static_cast<Watched*>(event.data.ptr), (what & ~EPOLLOUT) != 0,
+        happened(*static_cast<Watchable*>(event.data.ptr), (what & ~EPOLLOUT) != 0,
                  (what & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0);
       }
     } while (count == static_cast<int>(events.size()));
   }
 
 private:
-  Result<> begin(Watched& one) override {
+  Result<> begin(Watchable& one) override {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.ptr = &one;
     if (epoll_ctl(descriptor(), EPOLL_CTL_ADD, one.descriptor(), &event) == 0) return {};
     return fail_errno(ErrorKind::exhausted, "epoll_ctl", errno);
   }
-  void end(Watched& one) override {
+  void end(Watchable& one) override {
     (void)epoll_ctl(descriptor(), EPOLL_CTL_DEL, one.descriptor(), nullptr);
   }
 };

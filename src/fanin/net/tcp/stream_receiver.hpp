@@ -120,7 +120,7 @@ private:
   PageFiller* filler_;
   std::uint32_t max_message_;
   bool identified_ = true;
-  Checked<Phase> phase_ = Phase::preface;
+  CheckedState<Phase> phase_ = Phase::preface;
   CloseReason reason_ = CloseReason::local;
   Preface peer_;
   std::uint64_t peer_has_taken_ = 0;
