@@ -9,11 +9,10 @@
 
 namespace fanin::source {
 
-/// A counter of `bits` bits (24-bit LV1, 32-bit trigger number, ...) wraps. Each value stands for
-/// the number nearest to the last accepted one, so a step back of less than half the range is a
-/// step back and not a wrap. A value that was not accepted has no effect: one flipped bit does not
-/// shift the source by a whole range. The source's offset, which may be negative, is added to the
-/// result.
+/// A counter of `bits` bits (24-bit LV1, 32-bit trigger number, ...) wraps: each of its values
+/// stands for many numbers. The source's offset, which may be negative, is added. Below zero (a
+/// step back at the start, or a negative offset) numbers wrap to the top of the 64-bit range, far
+/// beyond any window.
 class Numbering {
 public:
   explicit Numbering(int bits = 64, std::int64_t offset = 0)
@@ -21,18 +20,15 @@ public:
     FANIN_ASSERT(bits >= 1 && bits <= 64);
   }
 
-  /// Bits above the counter's width are ignored. Below zero (a step back at the start, or a
-  /// negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
-  [[nodiscard]] EventNumber extend(std::uint64_t counter) const {
-    return started_ ? near(counter, last_ + offset_) : without_wraps(counter);
-  }
-  /// The number of that counter value nearest to `event`.
+  /// The number of that counter value nearest to `event`: a step back of less than half the range
+  /// is a step back and not a wrap. Bits above the counter's width are ignored.
   [[nodiscard]] EventNumber near(std::uint64_t counter, EventNumber event) const {
     const std::uint64_t last = event - offset_;
     // The difference in the counter's own width, sign-extended.
     const auto step = static_cast<std::int64_t>((counter - last) << shift_) >> shift_;
     return event + static_cast<std::uint64_t>(step);
   }
+  /// The number of that counter value before any wrap.
   [[nodiscard]] EventNumber without_wraps(std::uint64_t counter) const {
     return ((counter << shift_) >> shift_) + offset_;
   }
@@ -43,19 +39,9 @@ public:
   }
   [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } ///< numbers as they are
 
-  /// Later values stand for the numbers nearest to `event`.
-  void accept(EventNumber event) {
-    started_ = true;
-    last_ = event - offset_;
-  }
-  /// The next value is taken without extension.
-  void restart() { started_ = false; }
-
 private:
   int shift_;
   std::uint64_t offset_;
-  std::uint64_t last_ = 0;
-  bool started_ = false;
 };
 
 } // namespace fanin::source

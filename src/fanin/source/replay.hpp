@@ -33,7 +33,8 @@ public:
   }
   /// The event number of the recorded number `key`. Call it for all of the file, in order.
   [[nodiscard]] EventNumber number(std::uint64_t key) {
-    const EventNumber plain = numbering_.extend(key);
+    const EventNumber plain =
+        pass_begins_ ? numbering_.without_wraps(key) : numbering_.near(key, previous_);
     jump_ = !pass_begins_ && !near(plain, previous_) && !near(plain, jumped_to_);
     if (jump_) {
       jumped_to_ = plain;
@@ -41,7 +42,6 @@ public:
     }
     pass_begins_ = false;
     previous_ = plain;
-    numbering_.accept(plain);
     if (!seen_all_) {
       first_ = seen_any_ ? std::min(first_, plain) : plain;
       last_ = seen_any_ ? std::max(last_, plain) : plain;
@@ -79,7 +79,6 @@ private:
     pass_ = pass;
     pass_begins_ = true;
     jump_ = false;
-    numbering_.restart();
   }
   // Passes that lie below what is wanted need not be read.
   void skip_passes() {
