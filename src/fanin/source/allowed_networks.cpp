@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "fanin/base/try.hpp"
+
 namespace fanin::source {
 namespace {
 
@@ -77,9 +79,8 @@ Result<AllowedNetworks> AllowedNetworks::parse(std::string_view list) {
   AllowedNetworks allowed;
   while (true) {
     const std::size_t comma = list.find(',');
-    auto network = parse_one(trimmed(list.substr(0, comma)));
-    if (!network) return std::unexpected(network.error());
-    allowed.networks_.push_back(*network);
+    const Network network = FANIN_TRY(parse_one(trimmed(list.substr(0, comma))));
+    allowed.networks_.push_back(network);
     if (comma == std::string_view::npos) return allowed;
     list.remove_prefix(comma + 1);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/hld_source.hpp"
 #include "fanin/source/receive_source.hpp"
@@ -73,7 +74,7 @@ Made make_emulator(const SourceSettings& settings) {
   options.content = reader.choice("content", {"pattern", "untouched"}) == 0
                         ? EmulatedContent::pattern
                         : EmulatedContent::untouched;
-  if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  FANIN_TRY(reader.finish());
   return std::make_unique<Emulator>(options);
 }
 
@@ -97,7 +98,7 @@ Made make_hld(const SourceSettings& settings) {
   options.key =
       reader.choice("key", {"trigger", "sequence"}) == 0 ? HldKey::trigger : HldKey::sequence;
   options.replay = replay_options(reader);
-  if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  FANIN_TRY(reader.finish());
   return HldSource::make(options);
 }
 
@@ -113,12 +114,8 @@ Made make_sls(const SourceSettings& settings) {
   if (sized != master.empty()) {
     reader.reject("image_size", "give either image_size or master, the file that says it");
   }
-  if (auto good = reader.finish(); !good) return std::unexpected(good.error());
-  if (!sized) {
-    const auto size = read_sls_image_size(master);
-    if (!size) return std::unexpected(size.error());
-    options.image_size = *size;
-  }
+  FANIN_TRY(reader.finish());
+  if (!sized) options.image_size = FANIN_TRY(read_sls_image_size(master));
   return SlsSource::make(options);
 }
 
@@ -146,12 +143,10 @@ Made make_receive(const SourceSettings& settings, ReceivePorts& ports) {
     reader.reject("listen", fmt::format("\"?{}\": this address has no options",
                                         parsed->options.begin()->first));
   }
-  if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  FANIN_TRY(reader.finish());
   options.listen_from = reader.where("listen");
   FANIN_ASSERT(settings.streams != nullptr);
-  auto port = ports.at(*parsed, *settings.streams);
-  if (!port) return std::unexpected(port.error());
-  options.port = std::move(*port);
+  options.port = FANIN_TRY(ports.at(*parsed, *settings.streams));
   return ReceiveSource::make(std::move(options));
 }
 

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "fanin/base/try.hpp"
+
 namespace fanin::source {
 namespace {
 
@@ -69,9 +71,8 @@ Result<> FileWindow::read(std::uint64_t offset, std::span<std::byte> out) const 
     if (!out.empty()) std::memcpy(out.data(), memory_.data() + offset, out.size());
     return {};
   }
-  const auto got = read_some(offset, out);
-  if (!got) return std::unexpected(got.error());
-  if (*got < out.size()) return wrong(offset + *got, "the file was cut short while it was read");
+  const std::size_t got = FANIN_TRY(read_some(offset, out));
+  if (got < out.size()) return wrong(offset + got, "the file was cut short while it was read");
   return {};
 }
 
@@ -86,11 +87,10 @@ Result<std::span<const std::byte>> FileWindow::at(std::uint64_t offset, std::siz
   if (!held) {
     if (buffer_.size() < std::max(size, window_bytes)) buffer_.resize(std::max(size, window_bytes));
     buffer_size_ = 0;
-    const auto got = read_some(offset, buffer_);
-    if (!got) return std::unexpected(got.error());
+    buffer_size_ = FANIN_TRY(read_some(offset, buffer_));
     buffer_offset_ = offset;
-    buffer_size_ = *got;
-    if (*got < size) return wrong(offset + *got, "the file was cut short while it was read");
+    if (buffer_size_ < size)
+      return wrong(offset + buffer_size_, "the file was cut short while it was read");
   }
   return std::span<const std::byte>(buffer_).subspan(offset - buffer_offset_, size);
 }

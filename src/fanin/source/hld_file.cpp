@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "fanin/base/try.hpp"
+
 namespace fanin::source {
 namespace {
 
@@ -26,12 +28,11 @@ std::uint64_t padded(std::uint64_t size) { return (size + 7) & ~std::uint64_t{7}
 Result<bool> HldReader::next_event() {
   if (next_event_ == file_.size()) return false;
   const std::uint64_t offset = next_event_;
-  const auto header = file_.at(offset, event_header_size);
-  if (!header) return std::unexpected(header.error());
+  const auto header = FANIN_TRY(file_.at(offset, event_header_size));
   // The decoding word says the byte order: its first byte is 0.
-  const bool big_endian = word(*header, 4, false) > decoding_max;
+  const bool big_endian = word(header, 4, false) > decoding_max;
   std::array<std::uint32_t, 8> words;
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(*header, 4 * i, big_endian);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(header, 4 * i, big_endian);
   const std::uint32_t size = words[0];
   if (words[1] > decoding_max) {
     return file_.wrong(offset + 4,
@@ -41,9 +42,7 @@ Result<bool> HldReader::next_event() {
     return file_.wrong(offset, fmt::format("event size {} is not between {} and {}", size,
                                            event_header_size, event_max));
   }
-  const auto bytes = file_.at(offset, size);
-  if (!bytes) return std::unexpected(bytes.error());
-  bytes_ = *bytes;
+  bytes_ = FANIN_TRY(file_.at(offset, size));
   event_ = {offset, size, words[1], words[2], words[3], words[4], words[5], words[6]};
   event_end_ = offset + size;
   next_event_ = offset + padded(size);

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "fanin/base/try.hpp"
+
 namespace fanin::source {
 namespace {
 constexpr std::uint64_t file_bytes_per_read = 256U << 10; // of the file
@@ -18,9 +20,8 @@ Result<std::unique_ptr<HldSource>> HldSource::make(const HldOptions& options) {
                             "not a source",
                             options.address));
   }
-  auto file = FileWindow::open(options.path);
-  if (!file) return std::unexpected(file.error());
-  return std::make_unique<HldSource>(options, std::move(*file));
+  FileWindow file = FANIN_TRY(FileWindow::open(options.path));
+  return std::make_unique<HldSource>(options, std::move(file));
 }
 
 HldSource::HldSource(const HldOptions& options, FileWindow file)
@@ -43,15 +44,13 @@ Result<> HldSource::start(EventNumber first_event, Time now) {
 Result<HldSource::Step> HldSource::next_step(std::uint64_t scan_end) {
   while (reader_.position() < scan_end) {
     if (!in_event_) {
-      const auto moved = reader_.next_event();
-      if (!moved) return std::unexpected(moved.error());
-      if (!*moved) return Step::file_end;
+      const bool moved = FANIN_TRY(reader_.next_event());
+      if (!moved) return Step::file_end;
       in_event_ = true;
       numbered_ = false;
     }
-    const auto found = reader_.next_block();
-    if (!found) return std::unexpected(found.error());
-    if (!*found) {
+    const bool found = FANIN_TRY(reader_.next_block());
+    if (!found) {
       in_event_ = false;
       if (numbered_) return Step::event_end;
       continue;

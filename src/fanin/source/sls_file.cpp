@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fanin/base/try.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::source {
@@ -72,11 +73,9 @@ std::optional<std::uint64_t> find_sls_image_size(std::string_view master) {
 
 Result<std::uint64_t> read_sls_image_size(const std::string& master_path) {
   constexpr std::uint64_t master_bytes_max = 1U << 20;
-  auto file = FileWindow::open(master_path);
-  if (!file) return std::unexpected(file.error());
-  const auto bytes = file->at(0, std::min(file->size(), master_bytes_max));
-  if (!bytes) return std::unexpected(bytes.error());
-  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  FileWindow file = FANIN_TRY(FileWindow::open(master_path));
+  const auto bytes = FANIN_TRY(file.at(0, std::min(file.size(), master_bytes_max)));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto size = find_sls_image_size(text);
   if (!size) return fail(ErrorKind::malformed, master_path + ": no \"Image Size\" in it");
   return *size;
@@ -89,14 +88,13 @@ Result<SlsReader> SlsReader::over(FileWindow file, std::uint64_t image_size) {
                             wire::fragment_size_mask));
   }
   SlsReader reader(std::move(file), image_size);
-  if (auto good = reader.check_size(); !good) return std::unexpected(good.error());
+  FANIN_TRY(reader.check_size());
   return reader;
 }
 
 Result<SlsReader> SlsReader::open(const SlsPattern& pattern, std::uint64_t image_size) {
-  auto file = FileWindow::open(pattern.path(0));
-  if (!file) return std::unexpected(file.error());
-  auto reader = over(std::move(*file), image_size);
+  FileWindow file = FANIN_TRY(FileWindow::open(pattern.path(0)));
+  auto reader = over(std::move(file), image_size);
   if (reader) reader->pattern_ = pattern;
   return reader;
 }
@@ -126,7 +124,7 @@ Result<bool> SlsReader::next() {
     next_ = 0;
   }
   std::array<std::byte, sls_header_size> bytes;
-  if (auto good = file_.read(next_, bytes); !good) return std::unexpected(good.error());
+  FANIN_TRY(file_.read(next_, bytes));
   header_ = SlsHeader::decode(bytes);
   offset_ = next_;
   next_ += record_size_;
@@ -139,9 +137,7 @@ Result<> SlsReader::read(std::uint64_t from, std::span<std::byte> out) const {
 
 Result<> SlsReader::rewind() {
   if (pattern_ && file_index_ != 0) {
-    auto file = FileWindow::open(pattern_->path(0));
-    if (!file) return std::unexpected(file.error());
-    std::swap(file_, *file);
+    file_ = FANIN_TRY(FileWindow::open(pattern_->path(0)));
     file_index_ = 0;
     if (auto good = check_size(); !good) return good;
   }

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/try.hpp"
+
 namespace fanin::source {
 namespace {
 constexpr std::uint64_t image_bytes_per_read = 256U << 10;
 }
 
 Result<std::unique_ptr<SlsSource>> SlsSource::make(const SlsOptions& options) {
-  auto reader = SlsReader::open(options.files, options.image_size);
-  if (!reader) return std::unexpected(reader.error());
-  return std::make_unique<SlsSource>(options, std::move(*reader));
+  SlsReader reader = FANIN_TRY(SlsReader::open(options.files, options.image_size));
+  return std::make_unique<SlsSource>(options, std::move(reader));
 }
 
 SlsSource::SlsSource(const SlsOptions& options, SlsReader reader)
@@ -26,17 +27,16 @@ Result<> SlsSource::start(EventNumber first_event, Time now) {
 }
 
 Result<SlsSource::Step> SlsSource::next_step() {
-  const auto moved = reader_.next();
-  if (!moved) return std::unexpected(moved.error());
-  if (*moved) {
+  const bool moved = FANIN_TRY(reader_.next());
+  if (moved) {
     number_ = numbers_.number(reader_.header().frame);
     return Step::record;
   }
   if (!numbers_.seen_any()) {
-    return std::unexpected(reader_.file().wrong(0, "the file has no record").error());
+    return reader_.file().wrong(0, "the file has no record");
   }
   if (!numbers_.next_pass()) return Step::end;
-  if (auto good = reader_.rewind(); !good) return std::unexpected(good.error());
+  FANIN_TRY(reader_.rewind());
   return Step::pass_end;
 }
 
