@@ -117,16 +117,23 @@ class PlainSender:
     def _receive(self):
         return self.socket.recv(65536)
 
-    def _greet(self):
+    def _send_preface(self):
         self.socket.sendall(PREFACE.pack(MAGIC, VERSION, PLAIN, self.source))
+
+    def _notice_dead_host(self):
+        """After 25 s without an answer; where the platform lacks these options, after two hours."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):  # seconds, seconds, times
+            if hasattr(socket, option):
+                self.socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
     def _connect(self):
         begin, pause = time.monotonic(), FIRST_PAUSE_S
         while True:
             try:
                 self.socket = socket.create_connection(self.address)
-                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that is gone is noticed
-                return self._greet()
+                self._notice_dead_host()
+                return self._send_preface()
             except OSError as error:
                 if time.monotonic() - begin + pause > self.give_up:
                     raise
@@ -139,7 +146,7 @@ class PlainSender:
 class Sender(PlainSender):
     """A source's data, over one connection after the other. It keeps each fragment until fanin has acknowledged it; send() waits while
     that is more than `keep` bytes. end() and pause() wait until all is acknowledged: nobody would notice a connection that is lost
-    afterwards. It also gives up if it connects in vain for so long."""
+    afterwards. It also gives up if for so long no connection makes progress."""
 
     def __init__(self, url, source, with_crc=True, give_up=60.0, keep=32 << 20):
         self.number = secrets.randbits(64) | 1  # fanin knows this sender again by it
@@ -148,10 +155,10 @@ class Sender(PlainSender):
         self.kept_bytes = 0
         self.reconnects = 0
         self.dropped = 0  # or late, as the last reply said
-        self.dropped_before = 0  # what fanin has counted before it began again, and what came too late to be sent
+        self.dropped_before = 0  # what fanin had counted before it restarted its count, and what came too late to be sent
         self.read_end = 0  # as the last answer said
         self.connected_at = self.progress_at = time.monotonic()
-        self.vain_pause = FIRST_PAUSE_S
+        self.pause_s = FIRST_PAUSE_S
         super().__init__(url, source, with_crc, give_up)
 
     def pause(self):
@@ -238,8 +245,8 @@ class Sender(PlainSender):
         self.dropped = dropped
         return status, end
 
-    def _greet(self):
-        """Until it is this sender's turn. Returns the number behind the last fragment that fanin has read; 0: none."""
+    def _send_preface(self):
+        """And waits until it is this sender's turn. Returns the number behind the last fragment that fanin has read; 0: none."""
         self.heard = b""
         self.acknowledged = 0  # over this connection
         self.socket.sendall(checked(PREFACE.pack(MAGIC, VERSION, RELIABLE, self.source) + NUMBER.pack(self.number)))
@@ -263,7 +270,7 @@ class Sender(PlainSender):
         while True:
             end = self._connect()
             self.reconnects += 1
-            self._wait_if_in_vain(end)
+            self._wait_without_progress(end)
             try:
                 for event, message in list(self.kept):
                     if event >= end:
@@ -272,15 +279,15 @@ class Sender(PlainSender):
             except OSError:
                 pass
 
-    def _wait_if_in_vain(self, end):
+    def _wait_without_progress(self, end):
         now = time.monotonic()
         if end != self.read_end or now > self.connected_at + 5.0:
-            self.read_end, self.progress_at, self.vain_pause = end, now, FIRST_PAUSE_S
+            self.read_end, self.progress_at, self.pause_s = end, now, FIRST_PAUSE_S
         elif now - self.progress_at > self.give_up:
             raise Refused("each connection is lost before fanin has read anything more")
         else:
-            time.sleep(self.vain_pause)
-            self.vain_pause = min(2 * self.vain_pause, 2.0)
+            time.sleep(self.pause_s)
+            self.pause_s = min(2 * self.pause_s, 2.0)
         self.connected_at = time.monotonic()
 
 
