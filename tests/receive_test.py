@@ -66,7 +66,7 @@ def test_a_run_begins_when_the_senders_of_all_sources_at_one_port_are_there():
         assert fanin("check", config).returncode == 0, "one address for several sources"
         with Run(config) as run:
             for _ in range(SOURCES):
-                run.wait_for("waits for fragments at .*the run begins when its sender is there")
+                run.wait_for("waits for fragments at .*the run begins when its sender has connected")
             senders = [example(port, 0x300 + i) for i in range(SOURCES - 1)]
             for _ in senders:
                 run.wait_for("127.0.0.1:.* connected")

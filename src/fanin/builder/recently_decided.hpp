@@ -1,7 +1,7 @@
 // Remembers which batches were decided lately, and at which attempt, so that what still arrives for
 // one of them, or for an earlier attempt at it, is known to be late and not taken for the beginning
 // of a new one. Its size is fixed. Of two batches that share a slot the older one is forgotten;
-// what comes for it then waits in vain and is dropped after the deadline.
+// what comes for it then waits until the deadline and is dropped.
 #pragma once
 
 #include <cstddef>

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fanin/base/state.hpp"
 #include "fanin/source/fragment_pages.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/fragment_table.hpp"
@@ -179,10 +180,13 @@ private:
       asked, // about the jump that follows; the others know
       right // it waits for room, or until it is wanted
     };
+    friend constexpr bool may_follow(State from, State to) {
+      return from != State::right || to == State::right;
+    }
     EventNumber event = 0;
     std::uint64_t counter = 0; // as it was sent
     FragmentTable::Slot slot; // of its fragment, the last written; absent: a skip over `event`
-    State state = State::unconfirmed;
+    CheckedState<State> state = State::unconfirmed;
     EventNumber following = event; // if it is asked
     std::optional<EventNumber> others_first_at; // where the others were at the first look
   };

@@ -51,13 +51,9 @@ void ReceiveDecoder::check_header() {
     fault_ = ReceiveFault::bad_event;
   } else {
     paused_ = header_.kind == ReceiveKind::pause;
-    step_ = step_behind_header();
+    if (has_number(header_.kind)) step_ = Step::begin;
+    if (header_.kind == ReceiveKind::end) step_ = Step::ended;
   }
-}
-
-ReceiveDecoder::Step ReceiveDecoder::step_behind_header() const {
-  if (has_number(header_.kind)) return Step::begin;
-  return header_.kind == ReceiveKind::end ? Step::ended : Step::header;
 }
 
 // The fragment that was held when the connection ended is sent again, and may be taken meanwhile.
@@ -86,18 +82,12 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   const WriteOutcome outcome =
       left_out_ ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
-  sent_again_ += left_out_;
+  repeats_skipped_ += left_out_;
   if (!left_out_) held_at_disconnect_.reset(); // what follows was not sent before
   payload_left_ = header_.size;
   crc_ = 0;
   step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
-  if (payload_left_ == 0) {
-    if (step_ == Step::payload) {
-      finish_fragment(queue);
-    } else {
-      finish_message();
-    }
-  }
+  if (payload_left_ == 0) step_ == Step::payload ? finish_fragment(queue) : finish_message();
   return State::hungry;
 }
 

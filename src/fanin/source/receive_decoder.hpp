@@ -9,11 +9,12 @@
 #include <optional>
 #include <span>
 
+#include "fanin/base/state.hpp"
 #include "fanin/source/event_numbers.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/own_checksum.hpp"
 #include "fanin/source/receive_format.hpp"
-#include "fanin/source/receive_hello.hpp"
+#include "fanin/source/receive_preface.hpp"
 #include "fanin/source/resend_requests.hpp"
 
 namespace fanin::source {
@@ -72,14 +73,30 @@ public:
   /// and fragments below begin_at() or below what the sender has come to over an earlier
   /// connection.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
-  /// Fragments that were left out.
-  [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
+  /// Fragments that repeat what is known, and were left out.
+  [[nodiscard]] std::uint64_t repeats_skipped() const { return repeats_skipped_; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
   /// Fragments and *skip to*, over all connections, that were taken whole and not left out.
   [[nodiscard]] std::uint64_t new_messages() const { return new_messages_; }
 
 private:
-  enum class Step : std::uint8_t { header, begin, payload, discard, ended };
+  enum class Step : std::uint8_t {
+    header,
+    begin, // of a message with a number, for which there may be no room yet
+    payload,
+    discard, // a payload that is not wanted
+    ended
+  };
+  friend constexpr bool may_follow(Step from, Step to) {
+    switch (to) {
+    case Step::header: return true;
+    case Step::begin:
+    case Step::ended: return from == Step::header;
+    case Step::payload: return from == Step::begin;
+    case Step::discard: return from == Step::begin || from == Step::payload;
+    }
+    return false;
+  }
 
   // Gathers a header in gathered_; true when it is there.
   bool gather(std::span<const std::byte>& bytes);
@@ -87,7 +104,6 @@ private:
   void check_header();
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
-  [[nodiscard]] Step step_behind_header() const;
   // The fragment is damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();
   void finish_fragment(FragmentQueue& queue);
@@ -96,7 +112,7 @@ private:
 
   SourceId source_;
   bool check_;
-  Step step_ = Step::header;
+  CheckedState<Step> step_ = Step::header;
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
   CheckedBytes<ReceiveHeader> gathered_{};
@@ -111,7 +127,7 @@ private:
   std::uint64_t resent_end_ = 0; // the sender has come up to here over earlier connections
   std::optional<EventNumbers::HeldFragment> held_at_disconnect_; // the sender may send it again
   bool left_out_ = false; // the message
-  std::uint64_t sent_again_ = 0;
+  std::uint64_t repeats_skipped_ = 0;
   std::uint64_t left_out_end_ = 0;
   bool paused_ = false;
 };

@@ -356,16 +356,16 @@ TEST(ReceiveDecoder, what_is_sent_again_is_counted_and_only_of_the_same_sender) 
   };
   send(0, 8);
   send(4, 10);
-  EXPECT_EQ(decoder.sent_again(), 4U);
+  EXPECT_EQ(decoder.repeats_skipped(), 4U);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 0U);
   decoder.begin_sender();
   send(0, 5); // a program that was started again counts from 0
-  EXPECT_EQ(decoder.sent_again(), 4U);
+  EXPECT_EQ(decoder.repeats_skipped(), 4U);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back), 5U);
   decoder.begin_at(20);
   decoder.leave_out_below(20);
   send(12, 22);
-  EXPECT_EQ(decoder.sent_again(), 12U);
+  EXPECT_EQ(decoder.repeats_skipped(), 12U);
   EXPECT_EQ(fixture.queue.numbers().written(), 12U);
 }
 
@@ -389,7 +389,7 @@ TEST(ReceiveDecoder, what_is_late_after_the_numbers_fell_is_counted) {
   for (EventNumber event = 10; event < 21; ++event) late.fragment(event, {});
   ASSERT_EQ(decoder.take(late.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::late), 10U);
-  EXPECT_EQ(decoder.sent_again(), 0U);
+  EXPECT_EQ(decoder.repeats_skipped(), 0U);
 }
 
 // A byte too many has moved the number of the last message.
@@ -408,14 +408,14 @@ TEST(ReceiveDecoder, a_number_that_may_be_wrong_is_not_the_last_one_that_was_tak
       << "the first number of all may be wrong, too";
   send({0, 1, 2});
   EXPECT_EQ(fixture.queue.numbers().last_decided(), 2U);
-  EXPECT_EQ(decoder.sent_again(), 1U) << "held when the connection was lost";
+  EXPECT_EQ(decoder.repeats_skipped(), 1U) << "held when the connection was lost";
   send({3, 3 << 8});
   EXPECT_EQ(fixture.queue.numbers().last_decided(), 3U);
   send({4, 5, 7});
   EXPECT_EQ(fixture.queue.numbers().last_decided(), 5U);
   send({7, 8});
   EXPECT_EQ(fixture.queue.numbers().last_decided(), 8U);
-  EXPECT_EQ(decoder.sent_again(), 2U);
+  EXPECT_EQ(decoder.repeats_skipped(), 2U);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(fixture.queue.numbers().written(), 8U);
 }
@@ -434,7 +434,7 @@ TEST(ReceiveDecoder, a_held_fragment_that_others_confirm_before_it_is_sent_again
   again.fragment(3, {}).fragment(4, {});
   decoder.leave_out_below(4);
   ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
-  EXPECT_EQ(decoder.sent_again(), 1U);
+  EXPECT_EQ(decoder.repeats_skipped(), 1U);
   EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 0U);
   EXPECT_EQ(fixture.queue.numbers().written(), 4U);
 }
@@ -587,7 +587,7 @@ TEST(ReceiveDecoder, a_fragment_behind_a_held_skip_is_not_left_out) {
     again.fragment(10, {}).fragment(11, {});
     ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
     EXPECT_EQ(fixture.queue.numbers().written(), 3U);
-    EXPECT_EQ(decoder.sent_again(), 0U);
+    EXPECT_EQ(decoder.repeats_skipped(), 0U);
   }
 }
 
@@ -603,7 +603,7 @@ TEST(ReceiveDecoder, a_narrow_counter_that_comes_to_a_held_number_again_is_not_l
   for (EventNumber event = 4; event < 700; ++event) after.fragment(event % 256, {});
   ASSERT_EQ(decoder.take(after.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(fixture.queue.numbers().written(), 698U);
-  EXPECT_EQ(decoder.sent_again(), 1U);
+  EXPECT_EQ(decoder.repeats_skipped(), 1U);
 }
 
 TEST(ReceiveDecoder, a_number_that_was_not_accepted_is_not_the_last_one) {

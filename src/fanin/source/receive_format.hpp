@@ -20,6 +20,7 @@ inline constexpr std::uint16_t receive_version = 1;
 /// Two bits differ: a damaged one does not make a plain sender of a reliable one.
 enum class ReceiveForm : std::uint16_t { plain = 0, reliable = 3 };
 
+/// The preface of a plain sender, and the first bytes of that of a reliable one.
 struct ReceivePreface {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'R', 'C', 'V'};
   std::uint16_t version = receive_version;
@@ -32,12 +33,12 @@ static_assert(offsetof(ReceivePreface, form) == 10);
 static_assert(offsetof(ReceivePreface, source) == 12);
 
 /// The preface of a reliable sender.
-struct ReceiveOpening {
-  ReceivePreface preface{.form = ReceiveForm::reliable};
+struct ReliablePreface {
+  ReceivePreface common{.form = ReceiveForm::reliable};
   std::uint64_t sender = 0; ///< not 0: drawn at random when its program starts
 };
-static_assert(sizeof(ReceiveOpening) == 24);
-static_assert(offsetof(ReceiveOpening, sender) == 16);
+static_assert(sizeof(ReliablePreface) == 24);
+static_assert(offsetof(ReliablePreface, sender) == 16);
 
 inline constexpr std::uint16_t receive_mark = 0xf4a6; ///< first bytes of each header: a6 f4
 

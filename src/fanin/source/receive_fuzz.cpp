@@ -17,20 +17,20 @@ using namespace fanin::source;
 void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   static const auto pool = memory::PagePool::make({.page_size = 4096, .pages = 80}).value();
   FragmentQueue queue({.source = 5, .window = 64, .fragment_max = 20000}, *pool);
-  ReceiveHello hello;
-  while (!hello.complete()) {
-    const auto room = hello.room();
+  PrefaceReader preface;
+  while (!preface.complete()) {
+    const auto room = preface.room();
     FANIN_ASSERT(!room.empty());
     const std::size_t size = std::min({room.size(), bytes.size(), piece_max});
     if (size == 0) return;
     std::memcpy(room.data(), bytes.data(), size);
-    hello.received(size);
+    preface.received(size);
     bytes = bytes.subspan(size);
   }
-  FANIN_ASSERT(hello.room().empty());
-  if (hello.fault() != ReceiveFault::none || hello.source() != 5) return;
+  FANIN_ASSERT(preface.room().empty());
+  if (preface.fault() != ReceiveFault::none || preface.source() != 5) return;
   ReceiveDecoder decoder(5, true);
-  const bool reliable = hello.sender() != 0;
+  const bool reliable = preface.sender() != 0;
   if (reliable) decoder.leave_out_below(piece_max);
   decoder.connect(reliable);
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {

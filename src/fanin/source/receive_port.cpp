@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/source/own_checksum.hpp"
 
 namespace fanin::source {
@@ -24,17 +25,16 @@ bool send_answer(net::Stream& stream, const ReceiveReply& answer, bool more_foll
 
 Result<std::shared_ptr<ReceivePort>> ReceivePorts::at(const net::Url& url, net::Streams& streams) {
   if (url.port == 0) return ReceivePort::make(url, streams);
-  std::weak_ptr<ReceivePort>& known = ports_[url.text()];
+  std::weak_ptr<ReceivePort>& known = ports_[{&streams, url.text()}];
   if (auto port = known.lock()) return port;
-  auto made = ReceivePort::make(url, streams);
-  if (made) known = *made;
-  return made;
+  auto port = FANIN_TRY(ReceivePort::make(url, streams));
+  known = port;
+  return port;
 }
 
 Result<std::shared_ptr<ReceivePort>> ReceivePort::make(net::Url url, net::Streams& streams) {
-  auto watch = streams.make_watch();
-  if (!watch) return std::unexpected(watch.error());
-  return std::shared_ptr<ReceivePort>(new ReceivePort(std::move(url), streams, std::move(*watch)));
+  auto watch = FANIN_TRY(streams.make_watch());
+  return std::shared_ptr<ReceivePort>(new ReceivePort(std::move(url), streams, std::move(watch)));
 }
 
 ReceivePort::ReceivePort(net::Url url, net::Streams& streams,
@@ -42,20 +42,15 @@ ReceivePort::ReceivePort(net::Url url, net::Streams& streams,
     : url_(std::move(url)), streams_(streams), watch_(std::move(watch)) {}
 
 Result<> ReceivePort::prepare() {
-  auto addresses = streams_.addresses_to_listen(url_);
-  if (!addresses) return std::unexpected(addresses.error());
-  addresses_ = std::move(*addresses);
+  addresses_ = FANIN_TRY(streams_.addresses_to_listen(url_));
   return {};
 }
 
 Result<> ReceivePort::listen() {
-  if (addresses_.empty()) {
-    if (auto prepared = prepare(); !prepared) return prepared;
-  }
-  auto listener = streams_.listen(url_, addresses_);
-  if (!listener) return std::unexpected(listener.error());
-  if (auto watched = watch_->add(**listener); !watched) return watched;
-  listener_ = std::move(*listener);
+  if (addresses_.empty()) FANIN_TRY(prepare());
+  auto listener = FANIN_TRY(streams_.listen(url_, addresses_));
+  FANIN_TRY(watch_->add(*listener));
+  listener_ = std::move(listener);
   due_ = Time{};
   return {};
 }
@@ -73,20 +68,16 @@ void ReceivePort::withdraw(Member& member) {
 
 Result<> ReceivePort::add(Member& member) {
   Place& place = place_of(member);
-  if (place.state == State::here) return {};
-  if (!listener_) {
-    if (auto listening = listen(); !listening) return listening;
-  }
-  place = {.member = &member, .state = State::here};
+  if (!listener_) FANIN_TRY(listen());
+  place.state = State::active;
+  place.absence_logged = false;
   sources_added_ = true;
-  due_ = Time{}; // its senders may be here
+  due_ = Time{}; // its senders may have come
   return {};
 }
 
 std::size_t ReceivePort::end_of_data(Member& member) {
-  Place& place = place_of(member);
-  FANIN_ASSERT(place.state == State::here);
-  place.state = State::ended;
+  place_of(member).state = State::ended;
   return close_if_over();
 }
 
@@ -113,9 +104,10 @@ ReceivePort::Place& ReceivePort::place_of(const Member& member) {
   return *found;
 }
 
-// Of those that are here; null: none is.
+// Of the active ones; null: there is none.
 ReceivePort::Member* ReceivePort::first() const {
-  const auto found = std::ranges::find(sources_, State::here, &Place::state);
+  const auto found = std::ranges::find_if(
+      sources_, [](const Place& place) { return place.state == State::active; });
   return found == sources_.end() ? nullptr : found->member;
 }
 
@@ -127,7 +119,7 @@ bool ReceivePort::shared() const {
 std::size_t ReceivePort::waiting() const {
   std::size_t count = 0;
   for (const Place& place : sources_) {
-    if (place.state == State::here) count += place.member->waiting();
+    if (place.state == State::active) count += place.member->waiting();
   }
   return count;
 }
@@ -147,17 +139,15 @@ bool ReceivePort::accept_one(Time now) {
     }
     return false;
   }
-  UnidentifiedSender sender{.stream = std::move(accepted.stream),
-                            .address = accepted.peer,
-                            .due = now + preface_time,
-                            .hello = {}};
+  UnidentifiedSender sender{
+      .stream = std::move(accepted.stream), .address = accepted.peer, .due = now + preface_time};
   const std::string peer = net::address_text(sender.address);
   const auto allows = [&](const Place& place) { return place.member->allows(sender.address); };
   if (std::ranges::none_of(sources_, allows)) {
     first()->closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
-  if (read_hello(sender, now)) return true;
+  if (read_preface(sender, now)) return true;
   if (const auto watched = watch_->add(*sender.stream); !watched) {
     first()->refused(fmt::format("{} refused: {}", peer, watched.error().text), now);
     return true;
@@ -167,34 +157,34 @@ bool ReceivePort::accept_one(Time now) {
 }
 
 // True: it is not unidentified any more.
-bool ReceivePort::read_hello(UnidentifiedSender& sender, Time now) {
-  while (!sender.hello.complete()) {
-    const net::Transfer read = sender.stream->read(sender.hello.room());
+bool ReceivePort::read_preface(UnidentifiedSender& sender, Time now) {
+  while (!sender.preface.complete()) {
+    const net::Transfer read = sender.stream->read(sender.preface.room());
     if (read.outcome == net::Transfer::Outcome::blocked) return false;
     if (read.outcome != net::Transfer::Outcome::done) {
       first()->closed(net::address_text(sender.address),
-                      sender.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
+                      sender.preface.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
       return true;
     }
-    sender.hello.received(read.bytes);
+    sender.preface.received(read.bytes);
   }
   hand_over(sender, now);
   return true;
 }
 
 void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
-  const ReceiveHello& hello = sender.hello;
+  const PrefaceReader& preface = sender.preface;
   std::string peer = net::address_text(sender.address);
-  if (hello.fault() == ReceiveFault::other_version) {
-    peer += fmt::format(" (version {})", hello.version());
+  if (preface.fault() == ReceiveFault::other_version) {
+    peer += fmt::format(" (version {})", preface.version());
   }
-  if (hello.fault() != ReceiveFault::none) return first()->closed(peer, hello.fault(), now);
+  if (preface.fault() != ReceiveFault::none) return first()->closed(peer, preface.fault(), now);
   watch_->remove(*sender.stream);
-  hand_over({.source = hello.source(),
+  hand_over({.source = preface.source(),
              .address = sender.address,
              .arrival = {.stream = std::move(sender.stream),
                          .peer = std::move(peer),
-                         .sender = hello.sender()}},
+                         .sender = preface.sender()}},
             now);
 }
 
@@ -204,7 +194,7 @@ void ReceivePort::hand_over(Sender sender, Time now) {
     refuse(sender, place != nullptr, now);
   } else if (!place->member->allows(sender.address)) {
     place->member->closed(sender.arrival.peer, ReceiveFault::not_allowed, now);
-  } else if (place->state == State::here) {
+  } else if (place->state == State::active) {
     place->member->take(std::move(sender.arrival), now);
   } else {
     keep(std::move(sender), *place, now);
@@ -216,7 +206,7 @@ void ReceivePort::hand_over_early(Time now) {
   for (Sender& sender : std::exchange(early_, {})) hand_over(std::move(sender), now);
 }
 
-// Until its source is here.
+// Until its source is active.
 void ReceivePort::keep(Sender sender, Place& place, Time now) {
   const std::uint64_t number = sender.arrival.sender;
   if (number != 0) {
@@ -248,7 +238,8 @@ std::size_t ReceivePort::early_senders(SourceId source) const {
 }
 
 bool ReceivePort::has_early_place(SourceId source) const {
-  const auto expected = std::ranges::count(sources_, State::expected, &Place::state); // with it
+  const auto expected = std::ranges::count_if( // with it
+      sources_, [](const Place& place) { return place.state == State::expected; });
   const std::size_t share = early_max / static_cast<std::size_t>(expected);
   return early_senders(source) < std::max<std::size_t>(share, 1);
 }
@@ -276,13 +267,13 @@ void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
                 now);
 }
 
-void ReceivePort::read_hellos(Time now) {
+void ReceivePort::read_prefaces(Time now) {
   std::erase_if(unidentified_, [&](UnidentifiedSender& sender) {
-    return sender.stream->readable() && read_hello(sender, now);
+    return sender.stream->readable() && read_preface(sender, now);
   });
 }
 
-// The one that has been here the longest, if that is too long. Returns when it will be.
+// The oldest one, if it is old enough. Returns when it will be.
 Time ReceivePort::evict_oldest(Time now) {
   const UnidentifiedSender& oldest = unidentified_.front();
   if (now < oldest.due) return oldest.due;
@@ -312,7 +303,7 @@ void ReceivePort::poll(Time now) {
   watch_->poll();
   if (first() == nullptr) return; // there is nobody to tell
   if (sources_added_) hand_over_early(now);
-  read_hellos(now);
+  read_prefaces(now);
   due_ = accept_all(now);
 }
 

@@ -9,32 +9,35 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/net/stream/stream.hpp"
 #include "fanin/net/url.hpp"
-#include "fanin/source/receive_hello.hpp"
+#include "fanin/source/receive_preface.hpp"
 
 namespace fanin::source {
 
 /// Thread: the loop of its sources.
 class ReceivePort {
 public:
-  /// A connection that has not said for whom it is: so many are accepted at once. If more come, one
-  /// that needs longer than `preface_time` gives way to them.
+  /// So many connections may be open whose preface has not come. If another one connects then, the
+  /// oldest of them is closed, as soon as it is older than `preface_time`.
   static constexpr std::size_t unidentified_max = 64;
   static constexpr Duration preface_time = std::chrono::milliseconds{500};
-  /// Senders of a source whose turn has not come: beyond so many, those that connect wait in the
-  /// listen queue. At an address of several sources the others must get through: there those of
-  /// this source are refused, and the listen queue is for more than `all_waiting_max` of all.
+  /// So many senders may wait for their turn at an address of one source. More connections stay in
+  /// the listen queue. At an address of several sources this would hold up the senders of the other
+  /// sources: there further senders of this source are refused, and connections stay in the listen
+  /// queue once `all_waiting_max` senders wait for all sources together.
   static constexpr std::size_t waiting_max = 256;
   static constexpr std::size_t all_waiting_max = 2 * waiting_max;
-  /// Early senders: those whose source is expected and not here yet. Each of these sources has an
-  /// equal share of so many places. Beyond it they are refused, and keep nobody waiting whose
-  /// source is here.
+  /// Early senders: those whose source is expected and not active yet. Each of these sources has an
+  /// equal share of so many places. Senders beyond it are refused: they hold up nobody whose source
+  /// is active.
   static constexpr std::size_t early_max = 256;
 
   /// A sender that has said for whom it is.
@@ -74,9 +77,9 @@ public:
   [[nodiscard]] Result<> prepare();
   /// Senders of this source are accepted. Errors: refused (port in use), and those of prepare().
   [[nodiscard]] Result<> add(Member& member);
-  /// Its data have ended: senders that come for it later are told so. When no other source is here
-  /// or expected, the port is closed. Returns how many connections that have not said for whom they
-  /// are were closed with it.
+  /// Its data have ended: senders that come for it later are told so. When no other source is
+  /// active or expected, the port is closed. Returns how many connections that have not said for
+  /// whom they are were closed with it.
   std::size_t end_of_data(Member& member);
 
   /// Accepts, and hands over.
@@ -95,19 +98,22 @@ public:
 private:
   enum class State : std::uint8_t {
     expected, // it has not called add() yet
-    here, // its senders are handed over to it
-    ended // its data have; it may be here again in another incarnation of its readout unit
+    active, // its senders are handed over to it
+    ended // its data have; it is active again in another incarnation of its readout unit
   };
+  friend constexpr bool may_follow(State from, State to) {
+    return to == State::active || (to == State::ended && from == State::active);
+  }
   struct Place {
     Member* member = nullptr;
-    State state = State::expected;
+    CheckedState<State> state = State::expected;
     bool absence_logged = false; // that senders wait for it
   };
   struct UnidentifiedSender {
     std::unique_ptr<net::Stream> stream;
     net::Address address;
     Time due{}; // when it may be closed to make room
-    ReceiveHello hello;
+    PrefaceReader preface{};
   };
   // It has said for whom it is.
   struct Sender {
@@ -120,7 +126,7 @@ private:
   [[nodiscard]] Result<> listen();
   [[nodiscard]] Time accept_all(Time now);
   [[nodiscard]] bool accept_one(Time now);
-  [[nodiscard]] bool read_hello(UnidentifiedSender& sender, Time now);
+  [[nodiscard]] bool read_preface(UnidentifiedSender& sender, Time now);
   void hand_over(UnidentifiedSender& sender, Time now);
   void hand_over(Sender sender, Time now);
   void hand_over_early(Time now);
@@ -129,7 +135,7 @@ private:
   [[nodiscard]] bool has_early_place(SourceId source) const;
   void drop_closed_early(Time now);
   void refuse(const Sender& sender, bool ended, Time now);
-  void read_hellos(Time now);
+  void read_prefaces(Time now);
   [[nodiscard]] Time evict_oldest(Time now);
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Place* find(SourceId id);
@@ -151,14 +157,14 @@ private:
   Time due_ = never;
 };
 
-/// The ports of a process: sources with the same address share one.
+/// The ports of a process: sources of a node with the same address share one.
 class ReceivePorts {
 public:
   /// Port 0 is a new one each time. Errors: as of ReceivePort::make().
   [[nodiscard]] Result<std::shared_ptr<ReceivePort>> at(const net::Url& url, net::Streams& streams);
 
 private:
-  std::map<std::string, std::weak_ptr<ReceivePort>> ports_;
+  std::map<std::pair<net::Streams*, std::string>, std::weak_ptr<ReceivePort>> ports_;
 };
 
 /// Answers the preface of a reliable sender. `more_follows`: to be sent together with what is sent

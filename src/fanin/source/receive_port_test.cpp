@@ -341,6 +341,16 @@ TEST(ReceivePort, sources_of_one_address_share_it_and_port_0_is_always_a_new_one
   EXPECT_NE(at("tcp://127.0.0.1"), at("tcp://127.0.0.1"));
 }
 
+TEST(ReceivePort, sources_of_two_nodes_in_a_process_share_none) {
+  net::TcpStreams one;
+  net::TcpStreams other;
+  ReceivePorts ports;
+  const auto url = net::Url::parse("tcp://127.0.0.1:7500").value();
+  const auto port = ports.at(url, one).value();
+  EXPECT_EQ(&ports.at(url, other).value()->streams(), &other);
+  EXPECT_EQ(ports.at(url, one).value(), port);
+}
+
 TEST(ReceivePort, a_reliable_sender_learns_at_its_turn_what_was_read) {
   ReceiveBench bench;
   bench.fixture.queue.start(0);
@@ -483,7 +493,8 @@ TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_conn
   pollfd watched{.fd = bench.source->descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_TRUE(bench.source->ready(Time{}));
   EXPECT_EQ(::poll(&watched, 1, 0), 0) << "other sources may let it wait for hours";
-  EXPECT_THAT(bench.log, Contains(HasSubstr("the run begins when its sender is there")).Times(1));
+  EXPECT_THAT(bench.log,
+              Contains(HasSubstr("the run begins when its sender has connected")).Times(1));
   ASSERT_TRUE(bench.source->start(0, Time{}));
   bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
 }

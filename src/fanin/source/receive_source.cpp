@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fanin/base/counted.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::source {
@@ -27,9 +28,8 @@ constexpr std::uint32_t places_kept_max = 5;
 } // namespace
 
 Result<std::unique_ptr<ReceiveSource>> ReceiveSource::make(ReceiveOptions options) {
-  auto watch = options.port->streams().make_watch();
-  if (!watch) return std::unexpected(watch.error());
-  return std::unique_ptr<ReceiveSource>(new ReceiveSource(std::move(options), std::move(*watch)));
+  auto watch = FANIN_TRY(options.port->streams().make_watch());
+  return std::unique_ptr<ReceiveSource>(new ReceiveSource(std::move(options), std::move(watch)));
 }
 
 ReceiveSource::ReceiveSource(ReceiveOptions options, std::unique_ptr<net::StreamWatch> watch)
@@ -45,12 +45,14 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, std::unique_ptr<net::Stream
 
 ReceiveSource::~ReceiveSource() { options_.port->withdraw(*this); }
 
-Result<> ReceiveSource::prepare() {
-  auto prepared = options_.port->prepare();
-  if (prepared || options_.listen_from.empty()) return prepared;
-  return fail(prepared.error().kind,
-              fmt::format("{}: {}", options_.listen_from, prepared.error().text));
+// An error names the key of the configuration.
+Result<> ReceiveSource::with_place(Result<> result) const {
+  if (result || options_.listen_from.empty()) return result;
+  return fail(result.error().kind,
+              fmt::format("{}: {}", options_.listen_from, result.error().text));
 }
+
+Result<> ReceiveSource::prepare() { return with_place(options_.port->prepare()); }
 
 void ReceiveSource::set_wake(std::function<void()> wake) {
   watch_->set_wake(wake);
@@ -58,37 +60,30 @@ void ReceiveSource::set_wake(std::function<void()> wake) {
 }
 
 Result<> ReceiveSource::listen() {
-  if (listening_) return {};
-  if (!port_watched_) {
-    if (auto watched = watch_->add(options_.port->watch()); !watched) return watched;
-  }
-  port_watched_ = true;
-  if (auto added = options_.port->add(*this); !added) {
-    if (options_.listen_from.empty()) return added;
-    return fail(added.error().kind,
-                fmt::format("{}: {}", options_.listen_from, added.error().text));
-  }
-  listening_ = true;
-  options_.log(
-      LogLevel::info,
-      fmt::format("waits for fragments at {}{}", listening_url(),
-                  options_.wait_for_sender ? "; the run begins when its sender is there" : ""));
+  if (state_ == State::listening || state_ == State::reading) return {};
+  FANIN_TRY(with_place(options_.port->add(*this)));
+  FANIN_TRY(watch_->add(options_.port->watch()));
+  state_ = State::listening;
+  options_.log(LogLevel::info, fmt::format("waits for fragments at {}{}", listening_url(),
+                                           options_.wait_for_sender
+                                               ? "; the run begins when its sender has connected"
+                                               : ""));
   return {};
 }
 
 Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
-  restarted_ = true;
   decoder_.begin_run();
   acknowledger_.start(first_event);
-  ended_ = false;
-  return listen();
+  FANIN_TRY(listen());
+  state_ = State::listening;
+  return {};
 }
 
 bool ReceiveSource::ready(Time now) {
   if (!options_.wait_for_sender || !listen()) return true;
   watch_->poll();
   options_.port->poll(now);
-  return connection_ != nullptr;
+  return connection_.stream != nullptr;
 }
 
 void ReceiveSource::announced(EventNumber end) {
@@ -97,20 +92,25 @@ void ReceiveSource::announced(EventNumber end) {
 }
 
 std::string ReceiveSource::listening_url() const {
-  return listening_ ? options_.port->listening_url() : std::string{};
+  const bool listens = state_ == State::listening || state_ == State::reading;
+  return listens ? options_.port->listening_url() : std::string{};
 }
 
 // --- what the port says --------------------------------------------------------------------------
 
+bool ReceiveSource::is_of_sender(const ReceivePort::Arrival& arrival) const {
+  return arrival.reliable() && arrival.sender == connection_.sender;
+}
+
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
-  const bool same = arrival.reliable() && arrival.sender == sender_;
+  const bool same = is_of_sender(arrival);
   if (arrival.reliable()) {
     std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
   }
   const bool has_turn = keeps_place(now) ? same : waiting_.empty();
-  if (!connection_ && has_turn) {
-    (void)begin_connection(std::move(arrival), now);
-  } else if (connection_ && same) {
+  if (!connection_.stream && has_turn) {
+    begin_connection(std::move(arrival), now);
+  } else if (connection_.stream && same) {
     take_again(std::move(arrival), now);
   } else if (options_.port->shared() && waiting_.size() >= ReceivePort::waiting_max) {
     refused(fmt::format("{} refused: {} senders of this source wait already, and others share its "
@@ -126,16 +126,18 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
 // programs with one number look alike, and would drive each other out for ever: the first one that
 // has come back keeps its place for as long as its data come in.
 void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
-  const bool silent = !connection_->readable() && now >= last_bytes_at_ + silence_max;
+  const bool silent =
+      !connection_.stream->readable() && now >= connection_.last_bytes_at + silence_max;
+  const bool replaced = !connection_.replaced_by.empty();
   if (now >= takeovers_until_) takeovers_ = 0;
-  if (takeovers_ < takeovers_max || silent || !replaced_by_.empty()) {
-    if (replaced_by_.empty()) ++takeovers_;
+  if (takeovers_ < takeovers_max || silent || replaced) {
+    if (!replaced) ++takeovers_;
     replace_by(arrival.peer);
   } else {
     warn(fmt::format("{} and {} have connected in turn with the same number of a sender, {}. If "
                      "they are two programs, each needs a number of its own, drawn at random. {} "
                      "waits until {} has closed its connection or sent nothing for {}",
-                     peer_, arrival.peer, sender_, arrival.peer, peer_,
+                     connection_.peer, arrival.peer, arrival.sender, arrival.peer, connection_.peer,
                      format_duration(silence_max)),
          now);
   }
@@ -144,19 +146,25 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
 }
 
 void ReceiveSource::replace_by(std::string peer) {
-  replaced_by_ = std::move(peer);
-  connection_->end_reading();
+  connection_.replaced_by = std::move(peer);
+  connection_.stream->end_reading();
 }
 
 void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
   ++connections_;
+  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : "", now);
+}
+
+void ReceiveSource::count_end(std::string_view peer, ReceiveFault fault, std::string_view why,
+                              Time now) {
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
     connection_lines_.write(options_.log, now, LogLevel::info,
-                            fmt::format("{} disconnected: it sent nothing", peer));
+                            fmt::format("{} disconnected: {}", peer, why));
   } else {
-    warnings_.write(options_.log, now, LogLevel::warning,
-                    fmt::format("{} disconnected: {}", peer, described(fault)));
+    warn(fmt::format("{} disconnected: {}{}", peer, described(fault),
+                     why.empty() ? std::string{} : fmt::format(" ({})", why)),
+         now);
   }
 }
 
@@ -171,21 +179,17 @@ void ReceiveSource::warn(std::string_view text, Time now) {
 
 // --- connections ---------------------------------------------------------------------------------
 
-bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
-  if (const auto watched = watch_->add(*arrival.stream); !watched) {
-    refused(fmt::format("{} refused: {}", arrival.peer, watched.error().text), now);
-    return false;
-  }
-  const bool same = arrival.reliable() && arrival.sender == sender_;
+void ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
+  if (const auto watched = watch_->add(*arrival.stream); !watched)
+    return refused(fmt::format("{} refused: {}", arrival.peer, watched.error().text), now);
+  const bool same = is_of_sender(arrival);
   const auto last = numbers_ == nullptr ? std::nullopt : numbers_->last_decided();
   if (arrival.reliable()) {
     const ReceiveReply answer{.source = options_.source,
                               .end = last ? *last + 1 : 0,
                               .dropped = same ? acknowledger_.dropped() : 0};
-    if (!send_answer(*arrival.stream, answer, acknowledger_.end() != 0)) {
-      closed(arrival.peer, ReceiveFault::none, now);
-      return false;
-    }
+    if (!send_answer(*arrival.stream, answer, acknowledger_.end() != 0))
+      return closed(arrival.peer, ReceiveFault::none, now);
   }
   if (!same) {
     decoder_.begin_sender();
@@ -195,51 +199,47 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   decoder_.connect(arrival.reliable());
   acknowledger_.connect(arrival.reliable());
   acknowledger_.send(*arrival.stream);
-  begun_ = last.has_value();
-  connection_ = std::move(arrival.stream);
-  peer_ = std::move(arrival.peer);
-  sender_ = arrival.sender;
-  place_kept_until_ = {};
+  connection_ = {.stream = std::move(arrival.stream),
+                 .peer = std::move(arrival.peer),
+                 .sender = arrival.sender,
+                 .begun = last.has_value(),
+                 .last_bytes_at = now};
   new_messages_before_ = decoder_.new_messages();
-  replaced_by_.clear();
-  waiting_logged_ = false;
-  last_bytes_at_ = now;
   ++connections_;
-  connection_lines_.write(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
-  return true;
+  connection_lines_.write(options_.log, now, LogLevel::info,
+                          fmt::format("{} connected", connection_.peer));
 }
 
 // The readout unit has joined again, and forgotten what was read and not announced. What a sender
 // has sent meanwhile may be below what is wanted, and it should know that it was not read.
-void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
+void ReceiveSource::join_again(FragmentQueue& queue, Time now) {
   if (queue.open()) queue.cancel();
   const EventNumber first = queue.numbered() ? queue.first_event() : 0;
   decoder_.begin_at(first == 0 ? 0 : queue.numbers().counter_of(first));
-  if (connection_ && sender_ != 0 && (begun_ || first > 0)) {
+  if (connection_.stream && connection_.sender != 0 && (connection_.begun || first > 0)) {
     close_connection(queue, now, "it has to send again what was not acknowledged",
                      Ending::too_early);
   }
 }
 
-// True if there is a connection now.
-bool ReceiveSource::begin_next(Time now) {
-  while (!connection_ && !waiting_.empty()) {
+void ReceiveSource::begin_next(Time now) {
+  while (!connection_.stream && !waiting_.empty()) {
     auto at = waiting_.begin();
-    if (keeps_place(now)) at = std::ranges::find(waiting_, sender_, &ReceivePort::Arrival::sender);
-    if (at == waiting_.end()) break;
+    if (keeps_place(now))
+      at = std::ranges::find(waiting_, connection_.sender, &ReceivePort::Arrival::sender);
+    if (at == waiting_.end()) return;
     ReceivePort::Arrival next = std::move(*at);
     waiting_.erase(at);
-    (void)begin_connection(std::move(next), now);
+    begin_connection(std::move(next), now);
     options_.port->retry();
   }
-  return bool{connection_};
 }
 
 // The connection has nothing to read. If it ends within a message, a size may be wrong, and what
 // the sender has sent may have been taken for payload: one that comes back sends it again. Returns
 // when to look again.
 Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
-  if (sender_ == 0 || !decoder_.within_message()) return never;
+  if (connection_.sender == 0 || !decoder_.within_message()) return never;
   const Time end = unreadable_since_ + silence_max;
   if (now < end) return end;
   close_connection(
@@ -254,17 +254,18 @@ Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
 // sender sent is under way, so the others wait. Returns when to look again.
 Time ReceiveSource::watch_waiting(Time now) {
   if (waiting_.empty()) return never;
-  const bool same = sender_ != 0 && waiting_.front().sender == sender_;
-  if (waiting_logged_ && !same) return never;
-  if (now < last_bytes_at_ + silence_max) return last_bytes_at_ + silence_max;
+  const bool same = is_of_sender(waiting_.front());
+  if (connection_.waiting_logged && !same) return never;
+  const Time due = connection_.last_bytes_at + silence_max;
+  if (now < due) return due;
   if (same) {
     replace_by(waiting_.front().peer);
     return now;
   }
-  waiting_logged_ = true;
+  connection_.waiting_logged = true;
   warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
                    "there is one sender at a time",
-                   peer_),
+                   connection_.peer),
        now);
   return never;
 }
@@ -276,29 +277,19 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
   if (decoder_.new_messages() != new_messages_before_) places_kept_ = 0;
   const bool has_more = ending == Ending::too_early && !decoder_.paused();
   if (fault != ReceiveFault::none || has_more) keep_place(queue, now);
-  ++faults_[static_cast<std::size_t>(fault)];
-  if (fault == ReceiveFault::none) {
-    connection_lines_.write(options_.log, now, LogLevel::info,
-                            fmt::format("{} disconnected: {}", peer_, why));
-  } else {
-    connection_->reset_on_close(); // its sender sees that not all was read
-    warn(fmt::format("{} disconnected: {} ({})", peer_, described(fault), why), now);
-  }
-  connection_.reset();
+  count_end(connection_.peer, fault, why, now);
+  // Its sender sees that not all was read.
+  if (fault != ReceiveFault::none) connection_.stream->reset_on_close();
+  connection_.stream.reset();
   staged_from_ = staged_to_ = 0;
-}
-
-void ReceiveSource::end_faulty(FragmentQueue& queue, Time now) {
-  const bool again = decoder_.fault() == ReceiveFault::damaged;
-  close_connection(queue, now, again ? "its sender has to send again" : "closed here");
 }
 
 // For the sender whose connection has ended: it may come back with lower numbers than others have.
 // Meanwhile the source is silent.
 void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
-  if (sender_ == 0 || places_kept_ == places_kept_max) return;
+  if (connection_.sender == 0 || places_kept_ == places_kept_max) return;
   ++places_kept_;
-  place_kept_until_ = now + std::min(silence_max, queue.options().deadline / 2);
+  connection_.place_kept_until = now + std::min(silence_max, queue.options().deadline / 2);
 }
 
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
@@ -306,8 +297,7 @@ void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   acknowledge(queue);
   close_connection(queue, now, "end of the data");
-  ended_ = true;
-  listening_ = port_watched_ = false;
+  state_ = State::ended;
   watch_->remove(options_.port->watch());
   std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
@@ -330,7 +320,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   const auto direct = decoder_.direct(queue);
   const std::array<iovec, 2> parts{
       {{direct.data(), direct.size()}, {staging_.data(), staging_.size()}}};
-  const net::Transfer read = connection_->read(parts);
+  const net::Transfer read = connection_.stream->read(parts);
   switch (read.outcome) {
   case net::Transfer::Outcome::done: break;
   case net::Transfer::Outcome::blocked: unreadable_since_ = now; return;
@@ -342,11 +332,12 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
     acknowledge(queue);
     return close_connection(
         queue, now,
-        replaced_by_.empty() ? "closed by the sender"
-                             : fmt::format("its sender is connected again, as {}", replaced_by_));
+        connection_.replaced_by.empty()
+            ? "closed by the sender"
+            : fmt::format("its sender is connected again, as {}", connection_.replaced_by));
   }
-  begun_ = true;
-  last_bytes_at_ = now;
+  connection_.begun = true;
+  connection_.last_bytes_at = now;
   if (!direct.empty()) decoder_.received(std::min(read.bytes, direct.size()), queue);
   staged_from_ = 0;
   staged_to_ = read.bytes > direct.size() ? read.bytes - direct.size() : 0;
@@ -371,7 +362,7 @@ void ReceiveSource::count_dropped(const FragmentQueue& queue) {
 
 void ReceiveSource::acknowledge(const FragmentQueue& queue) {
   count_dropped(queue);
-  if (connection_ && connection_->writable()) acknowledger_.send(*connection_);
+  if (connection_.stream && connection_.stream->writable()) acknowledger_.send(*connection_.stream);
 }
 
 // The port may have more to do, whatever this source waits for.
@@ -385,15 +376,16 @@ ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
 // A connection is read up to its end before the next one is: nothing that a sender has
 // sent is thrown away because another one came, however long this side did not read.
 ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
-  for (std::size_t bytes = 0; !ended_ && bytes < socket_bytes_per_read;) {
+  for (std::size_t bytes = 0; state_ != State::ended && bytes < socket_bytes_per_read;) {
     if (now >= options_.port->due()) options_.port->poll(now);
-    if (!connection_) {
+    if (!connection_.stream) {
       bytes += cost_per_connection;
-      if (begin_next(now)) continue;
-      return wait_until(waiting_.empty() ? never : place_kept_until_, now);
+      begin_next(now);
+      if (connection_.stream) continue;
+      return wait_until(waiting_.empty() ? never : connection_.place_kept_until, now);
     }
     // A narrow counter says the same value again and again.
-    const bool repeats = sender_ != 0 && queue.options().counter_bits == 64;
+    const bool repeats = connection_.sender != 0 && queue.options().counter_bits == 64;
     decoder_.leave_out_below(repeats ? acknowledger_.end() : 0);
     const auto staged = std::span(staging_).subspan(staged_from_, staged_to_ - staged_from_);
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
@@ -403,25 +395,32 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
       log_bad_checksums(queue, now);
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
-    case ReceiveDecoder::State::fault: end_faulty(queue, now); continue;
+    case ReceiveDecoder::State::fault:
+      close_connection(queue, now,
+                       decoder_.fault() == ReceiveFault::damaged ? "its sender has to send again"
+                                                                 : "closed here");
+      continue;
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }
-    if (!connection_->readable()) {
+    if (!connection_.stream->readable()) {
       const Time message_due = watch_message(queue, now);
-      if (!connection_) continue;
+      if (!connection_.stream) continue;
       const Time wake = std::min(message_due, watch_waiting(now));
-      if (!connection_->readable()) return wait_until(wake, now);
+      if (!connection_.stream->readable()) return wait_until(wake, now);
     }
     bytes += decoder_.direct(queue).size() + cost_per_call;
     receive(queue, now);
   }
-  return {.state = ended_ ? ReadState::finished : ReadState::more};
+  return {.state = state_ == State::ended ? ReadState::finished : ReadState::more};
 }
 
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   numbers_ = &queue.numbers();
-  if (std::exchange(restarted_, false)) begin_again(queue, now);
+  if (state_ == State::listening) {
+    state_ = State::reading;
+    join_again(queue, now);
+  }
   watch_->poll();
   const ReadResult result = read_connections(queue, now);
   acknowledge(queue);
@@ -432,7 +431,7 @@ std::vector<SourceCounter> ReceiveSource::counters() const {
   std::vector<SourceCounter> result{{"connections", connections_},
                                     {"refused", refused_},
                                     {"bad_checksum", decoder_.bad_checksums()},
-                                    {"sent_again", decoder_.sent_again()}};
+                                    {"repeats_skipped", decoder_.repeats_skipped()}};
   for (std::size_t i = 1; i < receive_faults; ++i) {
     result.push_back({name(static_cast<ReceiveFault>(i)), faults_[i]});
   }

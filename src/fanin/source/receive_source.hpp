@@ -15,6 +15,7 @@
 
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/source/allowed_networks.hpp"
 #include "fanin/source/receive_acknowledger.hpp"
 #include "fanin/source/receive_decoder.hpp"
@@ -55,8 +56,8 @@ public:
   void set_wake(std::function<void()> wake) override;
   [[nodiscard]] int descriptor() const override { return watch_->descriptor(); }
   [[nodiscard]] std::string listening_url() const override;
-  /// connections, refused (they waited when the data ended), bad_checksum, sent_again (fragments
-  /// that were known already), and one for each ReceiveFault.
+  /// connections, refused (they waited when the data ended), bad_checksum, repeats_skipped
+  /// (fragments that were known already), and one for each ReceiveFault.
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:
@@ -72,12 +73,41 @@ private:
   void refused(std::string_view why, Time now) override;
   void warn(std::string_view text, Time now) override;
 
+  enum class State : std::uint8_t {
+    idle,
+    listening, // nothing was read since start()
+    reading,
+    ended // the sender said that the data have ended
+  };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::idle: return false;
+    case State::listening: return true;
+    case State::reading: return from == State::listening;
+    case State::ended: return from == State::reading;
+    }
+    return false;
+  }
+  // The present connection, or the last one.
+  struct Connection {
+    std::unique_ptr<net::Stream> stream; // null: it has ended
+    std::string peer;
+    std::uint64_t sender = 0; // number of its sender; 0: a plain one
+    bool begun = false; // bytes were read over it, or its sender was told that some were before
+    Time last_bytes_at{};
+    std::string replaced_by{}; // another one of the same number; empty: it is not
+    bool waiting_logged = false; // that others wait for its end
+    Time place_kept_until{}; // for the sender, if it has ended too early
+  };
+
+  [[nodiscard]] Result<> with_place(Result<> result) const;
   [[nodiscard]] Result<> listen();
+  [[nodiscard]] bool is_of_sender(const ReceivePort::Arrival& arrival) const;
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
-  bool begin_connection(ReceivePort::Arrival arrival, Time now);
-  void begin_again(FragmentQueue& queue, Time now);
-  [[nodiscard]] bool begin_next(Time now);
+  void begin_connection(ReceivePort::Arrival arrival, Time now);
+  void join_again(FragmentQueue& queue, Time now);
+  void begin_next(Time now);
   [[nodiscard]] Time watch_message(FragmentQueue& queue, Time now);
   [[nodiscard]] Time watch_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
@@ -86,26 +116,23 @@ private:
   void acknowledge(const FragmentQueue& queue);
   void receive(FragmentQueue& queue, Time now);
   void keep_place(const FragmentQueue& queue, Time now);
-  [[nodiscard]] bool keeps_place(Time now) const { return now < place_kept_until_; }
-  void end_faulty(FragmentQueue& queue, Time now);
+  [[nodiscard]] bool keeps_place(Time now) const { return now < connection_.place_kept_until; }
   enum class Ending : std::uint8_t { as_read, too_early };
   // as_read: too early if it ended within a message, or for a fault.
   void close_connection(FragmentQueue& queue, Time now, std::string_view why,
                         Ending ending = Ending::as_read);
   void end_data(FragmentQueue& queue, Time now);
+  void count_end(std::string_view peer, ReceiveFault fault, std::string_view why, Time now);
   void log_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
   std::function<void()> wake_;
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
-  std::unique_ptr<net::Stream> connection_;
-  std::string peer_;
-  std::uint64_t sender_ = 0; // number of the connection's; 0: it is a plain one
-  Time place_kept_until_{}; // for this sender, whose connection has ended too early
-  std::uint32_t places_kept_ = 0; // for it, in turn, while it brought no new message
+  CheckedState<State> state_ = State::idle;
+  Connection connection_;
+  std::uint32_t places_kept_ = 0; // for its sender, in turn, while it brought no new message
   std::uint64_t new_messages_before_ = 0; // over earlier connections
-  std::string replaced_by_; // the connection: another one of the same number; empty: it does not
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them
   ReceiveDecoder decoder_;
@@ -114,17 +141,10 @@ private:
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment
   std::size_t staged_from_ = 0;
   std::size_t staged_to_ = 0;
-  bool listening_ = false;
-  bool port_watched_ = false;
-  Time unreadable_since_;
-  bool restarted_ = false; // since the last read()
-  bool begun_ = false; // bytes were read over it, or its sender was told that some were before
-  bool waiting_logged_ = false; // that others wait for the end of this connection
-  bool ended_ = false; // the sender said so
+  Time unreadable_since_{};
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t bad_checksums_logged_ = 0;
-  Time last_bytes_at_{}; // the connection: when its last bytes came
   Time next_log_{}; // about bad checksums
   LogLimiter connection_lines_; // connected, disconnected
   LogLimiter warnings_;

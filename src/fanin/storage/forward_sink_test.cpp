@@ -126,7 +126,8 @@ TEST_F(Forward, at_the_end_of_the_run_a_slice_that_does_not_come_is_left) {
 TEST_F(Forward, a_slice_that_was_away_for_long_is_not_waited_for_at_the_end_of_the_run) {
   make({"tcp://127.0.0.1:1"});
   for (int i = 0; i < 101; ++i) turn(100ms);
-  EXPECT_THAT(log_, ::testing::HasSubstr("is away")) << "although it has nothing to get";
+  EXPECT_THAT(log_, ::testing::HasSubstr("no connection to slice 0"))
+      << "although it has nothing to get";
   sink_->run_ended();
   sink_->finish();
   (void)loop_.turn();
@@ -195,10 +196,10 @@ TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {
   left_->source->announced(2);
   until([&] { return sink_->waits_for() == "slice 0 at " + url; });
   left_.reset();
-  until([&] { return log_.contains("is away"); });
+  until([&] { return log_.contains("no connection to slice 0"); });
   clock_.advance(3s);
   turn(1ms);
-  EXPECT_THAT(sink_->waits_for(), for_seconds("is away and has announced nothing"));
+  EXPECT_THAT(sink_->waits_for(), for_seconds("is not connected and has announced nothing"));
   left_.emplace(url);
   until_left_has_read(4);
   left_->source->announced(4);
@@ -247,9 +248,9 @@ TEST_F(Forward, a_name_service_that_takes_its_time_or_fails_holds_up_nobody) {
       [&] { return right_->fixture.queue.numbered() && right_->fixture.queue.next_event() == 4; });
   right_->source->announced(4);
   until([&] { return committed_.size() == 1; });
-  EXPECT_FALSE(log_.contains("is away"));
+  EXPECT_FALSE(log_.contains("no connection to slice 0"));
   clock_.advance(2s);
-  until([&] { return log_.contains("is away (host \"daq-s0\": not known)"); });
+  until([&] { return log_.contains("(host \"daq-s0\": not known); waiting up to 10 s"); });
   names.fail(std::nullopt);
   until([&] { return names.asked() == 2; });
   clock_.advance(2s);
@@ -305,8 +306,8 @@ TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {
   left_->source->announced(12);
   until([&] { return committed_.size() == 3; });
   EXPECT_THAT(committed_, ElementsAre(0, 4, 8));
-  EXPECT_THAT(log_, ::testing::HasSubstr("is away"));
-  EXPECT_THAT(log_, ::testing::HasSubstr("is here"));
+  EXPECT_THAT(log_, ::testing::HasSubstr("no connection to slice 0"));
+  EXPECT_THAT(log_, ::testing::HasSubstr("connected to slice 0"));
 }
 
 TEST_F(Forward, losses_that_follow_each_other_write_few_lines) {
@@ -328,9 +329,9 @@ TEST_F(Forward, losses_that_follow_each_other_write_few_lines) {
     left_.emplace(url);
   }
   const auto seconds = static_cast<std::uint64_t>((clock_.now() - begin) / std::chrono::seconds{1});
-  until([&] { return lines("is here") == lines("is away"); });
-  EXPECT_LE(lines("is away"), LogLimiter::lines_max * (seconds + 1)) << log_;
-  EXPECT_GT(lines("is away"), 0U);
+  until([&] { return lines("connected to slice 0") == lines("no connection to slice 0"); });
+  EXPECT_LE(lines("no connection to slice 0"), LogLimiter::lines_max * (seconds + 1)) << log_;
+  EXPECT_GT(lines("no connection to slice 0"), 0U);
 }
 
 TEST_F(Forward, a_slice_that_takes_nothing_holds_the_builder_unit_back) {
@@ -370,7 +371,7 @@ TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
   EXPECT_EQ(undelivered_, 8U);
 
   left_.emplace(nobody); // it is back
-  until([&] { return log_.contains("is here\n"); });
+  until([&] { return log_.contains("connected to slice 0"); });
   ASSERT_EQ(submit(16), SubmitOutcome::accepted);
   until([&] {
     return left_->fixture.queue.numbers().held() || left_->fixture.queue.next_event() == 12;
@@ -389,7 +390,7 @@ TEST_F(Forward, what_a_slice_had_announced_before_it_stayed_away_is_delivered) {
   left_->source->announced(3);
   for (int i = 0; i < 10; ++i) turn(1ms); // the sink has heard it
   left_.reset();
-  until([&] { return log_.contains("is away"); });
+  until([&] { return log_.contains("no connection to slice 0"); });
   clock_.advance(10s);
   until([&] { return committed_.size() == 1; });
   EXPECT_EQ(undelivered_, 1U);
@@ -453,14 +454,15 @@ TEST_F(Forward, a_slice_that_is_connected_and_does_not_answer_yet_is_not_away) {
     for (int i = 0; i < 10; ++i) turn(100ms);
   }
   EXPECT_THAT(committed_, IsEmpty());
-  EXPECT_THAT(log_, ::testing::HasSubstr("is connected, and has not answered for 5 s"));
-  EXPECT_THAT(log_, ::testing::Not(::testing::HasSubstr("is away")));
+  EXPECT_THAT(log_, ::testing::HasSubstr(
+                        "has not answered for 5 s, although it is connected; still waiting"));
+  EXPECT_THAT(log_, ::testing::Not(::testing::HasSubstr("no connection to slice 0")));
   slices_read_ = true;
   until_left_has_read(4);
   left_->source->announced(4);
   until([&] { return committed_.size() == 1; });
   EXPECT_EQ(undelivered_, 0U);
-  EXPECT_THAT(log_, ::testing::HasSubstr("is here"));
+  EXPECT_THAT(log_, ::testing::HasSubstr("connected to slice 0"));
 }
 
 TEST_F(Forward, who_never_answers_is_named_and_tried_again_after_give_up) {
@@ -496,7 +498,8 @@ TEST_F(Forward, a_slice_whose_host_does_not_answer_is_away) {
   unanswered_ = true;
   slices_read_ = false;
   for (int i = 0; i < 12; ++i) turn(100ms);
-  EXPECT_THAT(log_, ::testing::HasSubstr("is away (its host or the network does not answer)"));
+  EXPECT_THAT(
+      log_, ::testing::HasSubstr("(its host or the network does not answer); waiting up to 10 s"));
   EXPECT_THAT(committed_, IsEmpty());
   left_.reset();
   for (int i = 0; i < 130; ++i) turn(100ms);

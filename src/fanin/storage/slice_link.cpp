@@ -43,35 +43,33 @@ SliceLink::SliceLink(SliceLinkOptions options, net::Loop& loop, net::Streams& st
 bool SliceLink::poll(std::vector<Done>& done) {
   const Time now = loop_.now();
   if (state_ == State::closed && now >= retry_at_) connect(now);
-  if (state_ == State::connecting) greet(now);
-  if (connected()) (void)receive(now);
-  if (state_ == State::open && earlier_end_ == unknown) {
-    // It has read nothing since it joined. What it had read before nobody knows.
-    earlier_end_ = read_end_;
-  }
+  if (state_ == State::connecting) send_preface(now);
+  receive(now);
   take_done(now, done); // what is announced is not sent again
   const bool more = state_ == State::open && send(now);
   watch(now);
   take_done(now, done);
-  if (leaving() && batches_.empty()) go_on_leaving(now);
-  set_due(now);
+  if (!leaving() || !batches_.empty()) return more;
+  if (state_ == State::open) {
+    say_pause(now);
+  } else if (state_ != State::told && (now >= leave_by_ || given_up(now))) {
+    end();
+  }
   return more;
 }
 
-void SliceLink::set_due(Time now) {
+Time SliceLink::due() const {
+  Time due = never;
   switch (state_) {
-  case State::closed: due_ = retry_at_; break;
-  case State::connecting: due_ = deadline_; break;
-  case State::greeting: due_ = std::min(deadline_, check_at_); break;
-  case State::open: due_ = check_at_; break;
-  case State::leaving: due_ = deadline_; break;
-  case State::left: due_ = never; break;
+  case State::closed: due = retry_at_; break;
+  case State::connecting: due = deadline_; break;
+  case State::unanswered: due = std::min(deadline_, check_at_); break;
+  case State::open: return check_at_;
+  case State::told: return deadline_;
+  case State::left: return never;
   }
-  if (!connected() && !batches_.empty()) {
-    due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
-  }
-  const bool told = state_ == State::open || state_ == State::leaving;
-  if (leaving() && !told && batches_.empty()) due_ = std::min(due_, leave_by_);
+  if (batches_.empty()) return std::min(due, leave_by_);
+  return connected() ? due : std::min(due, lost_at_ + options_.give_up);
 }
 
 // --- the connection ------------------------------------------------------------------------------
@@ -89,14 +87,14 @@ void SliceLink::connect(Time now) {
   deadline_ = now + patience;
 }
 
-void SliceLink::greet(Time now) {
-  const auto bytes = source::with_own_checksum(source::ReceiveOpening{
-      .preface = {.form = source::ReceiveForm::reliable, .source = options_.source},
+void SliceLink::send_preface(Time now) {
+  const auto bytes = source::with_own_checksum(source::ReliablePreface{
+      .common = {.form = source::ReceiveForm::reliable, .source = options_.source},
       .sender = options_.sender});
   const net::Transfer written = stream_->write(bytes);
   if (written.outcome == net::Transfer::Outcome::blocked) return; // not connected yet
   if (written.bytes != bytes.size()) return lose(written.why(), now);
-  state_ = State::greeting;
+  state_ = State::unanswered;
   received_ = 0;
   connected_at_ = now;
   check_at_ = now + check_period;
@@ -104,13 +102,6 @@ void SliceLink::greet(Time now) {
 }
 
 void SliceLink::leave() { leave_by_ = loop_.now() + patience; }
-
-void SliceLink::go_on_leaving(Time now) {
-  if (state_ == State::open) return say_pause(now);
-  if (state_ == State::leaving || (now < leave_by_ && !given_up(now))) return;
-  state_ = State::leaving;
-  close(now);
-}
 
 // If acknowledgements that nobody has read were here when the socket is closed, its kernel would
 // throw away what it has not sent. So the slice closes first.
@@ -124,8 +115,13 @@ void SliceLink::say_pause(Time now) {
     pause_sent_ += written.bytes;
   }
   stream_->end_writing();
-  state_ = State::leaving;
+  state_ = State::told;
   deadline_ = now + patience;
+}
+
+void SliceLink::end() {
+  stream_.reset();
+  state_ = State::left;
 }
 
 // The kernel itself would go on for a quarter of an hour. A slice that has a connection is not
@@ -133,16 +129,16 @@ void SliceLink::say_pause(Time now) {
 // the connection is not kept for ever, and another address may be right.
 void SliceLink::watch(Time now) {
   if (state_ == State::connecting && now >= deadline_) return lose("no answer", now);
-  if (state_ == State::leaving && now >= deadline_) return close(now);
+  if (state_ == State::told && now >= deadline_) return end();
   if (connected() && now >= check_at_) {
     check_at_ = now + check_period;
     if (stream_->is_unanswered()) return lose("its host or the network does not answer", now);
   }
-  if (state_ != State::greeting) return;
+  if (state_ != State::unanswered) return;
   if (now >= connected_at_ + patience && !std::exchange(silence_logged_, true)) {
     options_.log(LogLevel::warning,
-                 fmt::format("{} is connected, and has not answered for {}: it is waited for. Its "
-                             "readout unit has no room, or another program is at that address",
+                 fmt::format("{} has not answered for {}, although it is connected; still waiting. "
+                             "Its readout unit has no room, or another program is at that address",
                              options_.name, format_duration(patience)));
   }
   if (now < deadline_) return;
@@ -151,40 +147,35 @@ void SliceLink::watch(Time now) {
 }
 
 void SliceLink::lose(std::string_view why, Time now) {
-  if (state_ == State::leaving) {
-    if (now < leave_by_) state_ = State::open; // it may not have heard the end, and is told again
-    return close(now);
+  if (state_ == State::told) {
+    return now < leave_by_ ? close(now) : end(); // it may not have heard that, and is told again
   }
   if (state_ == State::open) loss_logged_ = false;
   // It may begin a little later than the group.
   const bool matters = state_ == State::open || !batches_.empty() || now >= lost_at_ + patience;
   if (matters && !loss_logged_) {
     loss_logged_ = lines_.write(options_.log, now, LogLevel::warning,
-                                fmt::format("{} is away ({}): it is waited for up to {}",
+                                fmt::format("no connection to {} ({}); waiting up to {}",
                                             options_.name, why, format_duration(options_.give_up)));
   }
   close(now);
 }
 
-bool SliceLink::was_of_use(Time now) const {
-  return gets_on_ || known_end() > known_before_ || now >= opened_at_ + patience;
+bool SliceLink::made_progress(Time now) const {
+  return previous_made_progress_ || done_end() > answered_end_ || now >= opened_at_ + patience;
 }
 
 void SliceLink::close(Time now) {
-  if (state_ == State::leaving) {
-    stream_.reset();
-    state_ = State::left;
-    return;
-  }
-  if (state_ == State::open) {
-    // The way may damage the same bytes each time: from the second one in a row on, such
-    // connections count as none. The first may be to a slice that joins its run, and closes once
-    // for that.
-    const bool again = std::exchange(in_vain_, !was_of_use(now)) && in_vain_;
+  if (state_ == State::open || state_ == State::told) {
+    // The way may damage the same bytes each time: from the second one in a row on, connections
+    // that make no progress count as none. The first may be to a slice that joins its run, and
+    // closes once for that.
+    const bool none = !made_progress(now);
+    const bool again = std::exchange(last_made_no_progress_, none) && none;
     if (!again || batches_.empty()) lost_at_ = now;
     if (!again) pause_ = pause_least;
   } else {
-    if (state_ == State::greeting) lost_at_ += now - connected_at_;
+    if (state_ == State::unanswered) lost_at_ += now - connected_at_;
     connector_.failed();
   }
   stream_.reset();
@@ -195,57 +186,47 @@ void SliceLink::close(Time now) {
 
 // --- what the slice says -------------------------------------------------------------------------
 
-bool SliceLink::receive(Time now) {
-  while (true) {
+void SliceLink::receive(Time now) {
+  while (connected()) {
     const net::Transfer read = stream_->read(std::span(message_in_).subspan(received_));
-    if (read.outcome == net::Transfer::Outcome::blocked) return true;
-    if (read.outcome != net::Transfer::Outcome::done) {
-      const bool in_order = read.outcome == net::Transfer::Outcome::ended;
-      on_end(in_order ? "it has closed the connection" : read.why(), in_order, now);
-      return false;
-    }
+    if (read.outcome == net::Transfer::Outcome::blocked) return;
+    if (read.outcome != net::Transfer::Outcome::done) return on_end(read, now);
     received_ += read.bytes;
     if (received_ < message_in_.size()) continue;
     received_ = 0;
-    if (!take_message(now)) return false;
+    take_message(now);
   }
 }
 
 // A slice of another version closes without an answer.
-void SliceLink::on_end(std::string_view why, bool in_order, Time now) {
-  if (state_ == State::greeting && received_ == 0) {
-    lose(fmt::format("{}, without an answer: its version of fanin may be another one, or it does "
-                     "not allow this host",
-                     why),
-         now);
-  } else if (state_ == State::leaving && in_order) {
-    close(now);
-  } else {
-    lose(why, now);
+void SliceLink::on_end(const net::Transfer& read, Time now) {
+  const bool in_order = read.outcome == net::Transfer::Outcome::ended;
+  if (state_ == State::told && in_order) return end();
+  std::string why = in_order ? "it has closed the connection" : read.why();
+  if (state_ == State::unanswered && received_ == 0) {
+    why += ", without an answer: its version of fanin may be another one, or it does not allow "
+           "this host";
   }
+  lose(why, now);
 }
 
-bool SliceLink::take_message(Time now) {
-  if (state_ == State::leaving) return true; // all is done: only the end matters
-  if (!source::own_checksum_fits(message_in_)) {
-    lose("what it sent was damaged on the way, or it is no receive source", now);
-    return false;
-  }
+void SliceLink::take_message(Time now) {
+  if (state_ == State::told) return; // all is done: only the end matters
+  if (!source::own_checksum_fits(message_in_))
+    return lose("what it sent was damaged on the way, or it is no receive source", now);
   source::ReceiveReply reply;
   std::memcpy(&reply, message_in_.data(), sizeof reply);
-  const auto expected =
-      state_ == State::greeting ? source::ReceiveKind::answer : source::ReceiveKind::announced;
+  const bool answers = state_ == State::unanswered;
+  const auto expected = answers ? source::ReceiveKind::answer : source::ReceiveKind::announced;
   if (reply.mark != source::receive_mark || reply.kind != expected ||
       reply.source != options_.source) {
-    lose("it is no receive source", now);
-    return false;
+    return lose("it is no receive source", now);
   }
-  if (state_ == State::greeting) return on_answer(reply, now);
+  if (answers) return on_answer(reply, now);
   take_dropped(reply.dropped, now);
   announced_ = std::max(announced_, reply.end);
-  pass_known();
+  pass_done();
   last_answer_at_ = now;
-  return true;
 }
 
 // The ledger of the slice says why, and has the numbers.
@@ -256,37 +237,34 @@ void SliceLink::take_dropped(std::uint64_t dropped, Time now) {
                            counted(dropped, "super-fragment")));
 }
 
-bool SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
-  if (answer.status != source::ReceiveStatus::send) {
-    lose(answer.status == source::ReceiveStatus::no_source
-             ? fmt::format("it has no source {:#x} there", options_.source)
-             : "its data have ended",
-         now);
-    return false;
-  }
+void SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
+  if (answer.status == source::ReceiveStatus::no_source)
+    return lose(fmt::format("it has no source {:#x}", options_.source), now);
+  if (answer.status != source::ReceiveStatus::send) return lose("its data have ended", now);
   state_ = State::open;
   pause_sent_ = 0;
   connector_.answered();
   last_answer_at_ = opened_at_ = now;
   if (loss_logged_ || silence_logged_) { // no more often than what it ends
-    options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
+    options_.log(LogLevel::info, fmt::format("connected to {}", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
   take_dropped(answer.dropped, now);
   read_end_ = answer.end;
-  gets_on_ = known_end() > known_before_;
-  known_before_ = known_end();
-  for (const auto& batch : batches_) batch->not_read_from(known_end());
+  // If it has read nothing since it joined, nobody knows what it had read before.
+  if (earlier_end_ == unknown) earlier_end_ = read_end_;
+  previous_made_progress_ = done_end() > answered_end_;
+  answered_end_ = done_end();
+  for (const auto& batch : batches_) batch->not_read_from(done_end());
   next_ = to_send_from({});
-  return true;
 }
 
 std::string SliceLink::waits_for() const {
   const Duration since = std::chrono::floor<std::chrono::seconds>(loop_.now() - stuck_since());
   if (since < std::chrono::seconds{1}) return options_.name;
-  const std::string_view state = !connected()                ? "is away and "
-                                 : state_ == State::greeting ? "does not answer and "
-                                                             : "";
+  const std::string_view state = !connected()                  ? "is not connected and "
+                                 : state_ == State::unanswered ? "does not answer and "
+                                                               : "";
   return fmt::format("{}, which {}has announced nothing for {}", options_.name, state,
                      format_duration(since));
 }
@@ -296,26 +274,26 @@ std::string SliceLink::waits_for() const {
 void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   // The slice would drop what goes back, and it would count as delivered.
   FANIN_ASSERT(batch->first() >= end_);
-  if (end_ == 0) lost_at_ = state_ == State::greeting ? connected_at_ : loop_.now();
+  if (end_ == 0) lost_at_ = state_ == State::unanswered ? connected_at_ : loop_.now();
   end_ = batch->end();
   if (batches_.empty()) last_answer_at_ = loop_.now();
   batches_.push_back(std::move(batch));
-  pass_known();
+  pass_done();
 }
 
 // The first message from there on that is to be sent.
 SliceLink::Place SliceLink::to_send_from(Place at) const {
-  const EventNumber known = known_end();
+  const EventNumber end = done_end();
   for (; at.batch < batches_.size(); at = {.batch = at.batch + 1}) {
     const SuperFragments& batch = *batches_[at.batch];
-    while (at.message < batch.messages() && batch.number(at.message) < known) ++at.message;
+    while (at.message < batch.messages() && batch.number(at.message) < end) ++at.message;
     if (at.message < batch.messages()) break;
   }
   return at;
 }
 
 // A message that was begun has to be sent whole.
-void SliceLink::pass_known() {
+void SliceLink::pass_done() {
   if (next_.offset == 0) next_ = to_send_from(next_);
 }
 
@@ -361,7 +339,7 @@ bool SliceLink::given_up(Time now) const {
 }
 
 // The events of the first batch are announced, and the slice was told where the batch ends.
-bool SliceLink::first_is_known() const {
+bool SliceLink::first_is_done() const {
   const SuperFragments& batch = *batches_.front();
   // Announced while it is sent once more: the rest of the message must follow.
   if (state_ == State::open && next_.batch == 0 && next_.offset != 0) return false;
@@ -373,8 +351,8 @@ bool SliceLink::first_is_known() const {
 void SliceLink::log_given_up() {
   if (std::exchange(give_up_logged_, true)) return;
   options_.log(LogLevel::error,
-               fmt::format("{} is given up: it was away for more than {} (slice.give_up); events "
-                           "for it are lost until it is here again",
+               fmt::format("{} is given up: no connection for more than {} (slice.give_up); its "
+                           "events are lost until it is connected again",
                            options_.name, format_duration(options_.give_up)));
 }
 
@@ -392,11 +370,11 @@ void SliceLink::log_not_sent() {
 void SliceLink::take_done(Time now, std::vector<Done>& done) {
   while (!batches_.empty()) {
     const SuperFragments& batch = *batches_.front();
-    const bool known = first_is_known();
-    if (!known && !given_up(now)) return;
+    const bool is_done = first_is_done();
+    if (!is_done && !given_up(now)) return;
     // The slice may have built an event without waiting any longer, or have it from another run.
     const std::size_t undelivered = batch.events_missed(announced_, earlier_end_);
-    if (undelivered > 0) known ? log_not_sent() : log_given_up();
+    if (undelivered > 0) is_done ? log_not_sent() : log_given_up();
     done.push_back({.ticket = batch.ticket(),
                     .undelivered = static_cast<std::uint32_t>(undelivered),
                     .bytes = undelivered == 0 ? batch.payload_bytes() : 0});

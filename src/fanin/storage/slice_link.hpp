@@ -20,6 +20,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/base/state.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/stream/stream_connector.hpp"
 #include "fanin/net/url.hpp"
@@ -59,7 +60,7 @@ public:
   void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
   /// Nothing follows: when all batches are done, tells the slice to wait for nothing from here. A
-  /// slice that is not there gets 5 s to come, unless it was away for too long already.
+  /// slice that is not there gets 5 s to come, unless it had no connection for too long already.
   void leave();
   /// leave() was called, and the slice may not have heard of it yet.
   [[nodiscard]] bool leaving() const { return leave_by_ != never && state_ != State::left; }
@@ -70,17 +71,28 @@ public:
   /// "slice 1 at tcp://daq-s1:7500, which has announced nothing for 12 s"
   [[nodiscard]] std::string waits_for() const;
   /// When poll() is to be called, if the watch does not say so before.
-  [[nodiscard]] Time due() const { return due_; }
+  [[nodiscard]] Time due() const;
 
 private:
   enum class State : std::uint8_t {
     closed,
     connecting,
-    greeting, // connected; the slice answers when it has read what was sent before
+    unanswered, // connected; the slice answers when it has read what was sent before
     open,
-    leaving, // the slice was told; it closes the connection when it has read that
+    told, // that nothing follows; the slice closes the connection when it has read that
     left // for good
   };
+  friend constexpr bool may_follow(State from, State to) {
+    switch (to) {
+    case State::closed: return from != State::left;
+    case State::connecting: return from == State::closed;
+    case State::unanswered: return from == State::connecting;
+    case State::open: return from == State::unanswered;
+    case State::told: return from == State::open;
+    case State::left: return from != State::open && from != State::left;
+    }
+    return false;
+  }
 
   struct Place { // of batches_
     std::size_t batch = 0;
@@ -88,42 +100,41 @@ private:
     std::uint64_t offset = 0; // bytes of it that were sent
   };
 
-  void go_on_leaving(Time now);
-  void say_pause(Time now);
   void connect(Time now);
-  void greet(Time now);
+  void send_preface(Time now);
   [[nodiscard]] bool connected() const {
-    return state_ == State::greeting || state_ == State::open || state_ == State::leaving;
+    return state_ == State::unanswered || state_ == State::open || state_ == State::told;
   }
   void watch(Time now);
   void lose(std::string_view why, Time now);
   void close(Time now);
-  [[nodiscard]] bool was_of_use(Time now) const; // the connection, which is open
-  [[nodiscard]] bool receive(Time now); // false: the connection is lost
-  [[nodiscard]] bool take_message(Time now); // likewise
-  [[nodiscard]] bool on_answer(const source::ReceiveReply& answer, Time now); // likewise
+  void say_pause(Time now);
+  void end();
+  [[nodiscard]] bool made_progress(Time now) const; // the connection, which was answered
+  void receive(Time now);
+  void take_message(Time now);
+  void on_answer(const source::ReceiveReply& answer, Time now);
   void take_dropped(std::uint64_t dropped, Time now);
-  void on_end(std::string_view why, bool in_order, Time now);
+  void on_end(const net::Transfer& read, Time now);
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
   // Events below are sent no more: the slice has read them, or would take them as late since it
   // has announced them.
-  [[nodiscard]] EventNumber known_end() const { return std::max(read_end_, announced_); }
+  [[nodiscard]] EventNumber done_end() const { return std::max(read_end_, announced_); }
   [[nodiscard]] Place to_send_from(Place at) const;
-  void pass_known();
-  [[nodiscard]] bool first_is_known() const;
+  void pass_done();
+  [[nodiscard]] bool first_is_done() const;
   [[nodiscard]] bool given_up(Time now) const;
   void log_given_up();
   void log_not_sent();
   void take_done(Time now, std::vector<Done>& done);
-  void set_due(Time now);
 
   SliceLinkOptions options_;
   net::Loop& loop_;
   net::StreamWatch& watch_;
   net::StreamConnector connector_;
   std::unique_ptr<net::Stream> stream_;
-  State state_ = State::closed;
+  CheckedState<State> state_ = State::closed;
   net::Timer answered_; // makes the loop turn
   Time retry_at_{}; // never: the first answer of the name service is waited for
   Time deadline_ = never; // of connecting, of the answer, and of leaving
@@ -131,14 +142,13 @@ private:
   Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
   Time last_answer_at_{}; // of the latest answer or announcement; not before something waited
-  Time lost_at_; // since when something had no connection, or only such as were in vain; later by
-                 // the time that one had no answer
+  Time lost_at_; // since when something had no connection, or only such as made no progress; later
+                 // by the time that one had no answer
   Time opened_at_{};
-  EventNumber known_before_ = 0; // known_end() when the connection was answered
-  bool gets_on_ = false; // it had risen since the one before was answered
-  bool in_vain_ = false; // the last connection ended soon, and known_end() had not risen
+  EventNumber answered_end_ = 0; // done_end() when the connection was answered
+  bool previous_made_progress_ = false; // it had risen since the one before was answered
+  bool last_made_no_progress_ = false; // it ended soon, and done_end() had not risen
   Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
-  Time due_{};
   LogLimiter lines_; // of losses
   bool loss_logged_ = false;
   bool silence_logged_ = false;

@@ -18,8 +18,8 @@ public:
   }
   // Of a reliable sender, whose messages follow.
   SenderBytes& preface(std::uint64_t sender) {
-    return reliable().append_checked(ReceiveOpening{
-        .preface = {.form = ReceiveForm::reliable, .source = source_}, .sender = sender});
+    return reliable().append_checked(ReliablePreface{
+        .common = {.form = ReceiveForm::reliable, .source = source_}, .sender = sender});
   }
   // Messages of a reliable sender follow.
   SenderBytes& reliable() {

@@ -141,6 +141,11 @@ protected:
     left_->source->announced(4);
     until([&] { return committed_.size() == 1; });
   }
+  [[nodiscard]] std::string last_line() const {
+    if (log_.empty()) return {};
+    const std::size_t before = log_.rfind('\n', log_.size() - 2);
+    return log_.substr(before == std::string::npos ? 0 : before + 1);
+  }
   // The resolver of the loop goes with the test, the sink asks it.
   void end_of_names() {
     loop_.remove(*sink_);

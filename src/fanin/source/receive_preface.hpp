@@ -1,5 +1,5 @@
 /// \file
-/// How a connection to a `receive` source begins: the preface, which says for whom it is. The bytes
+/// Reads the preface of a connection to a `receive` source, which says for whom it is. The bytes
 /// come from outside: whatever they are, the result is a preface or a fault.
 #pragma once
 
@@ -36,7 +36,7 @@ inline constexpr std::size_t receive_faults = 12;
 /// For the log: the name, and what has happened in plain words.
 [[nodiscard]] std::string described(ReceiveFault fault);
 
-class ReceiveHello {
+class PrefaceReader {
 public:
   /// Where the next bytes of the connection belong. No byte behind the preface fits in.
   [[nodiscard]] std::span<std::byte> room();
@@ -44,23 +44,19 @@ public:
 
   [[nodiscard]] bool begun() const { return size_ != 0; }
   /// All is there, or a fault is.
-  [[nodiscard]] bool complete() const { return complete_; }
+  [[nodiscard]] bool complete() const { return size_ == wanted_; }
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
-  [[nodiscard]] SourceId source() const { return opening_.preface.source; }
-  [[nodiscard]] std::uint16_t version() const { return opening_.preface.version; }
+  [[nodiscard]] SourceId source() const { return preface_.common.source; }
+  [[nodiscard]] std::uint16_t version() const { return preface_.common.version; }
   /// 0: it is a plain one.
-  [[nodiscard]] std::uint64_t sender() const { return opening_.sender; }
+  [[nodiscard]] std::uint64_t sender() const { return preface_.sender; }
 
 private:
-  void take_preface();
-  void take_opening();
-
-  CheckedBytes<ReceiveOpening> bytes_{};
+  CheckedBytes<ReliablePreface> bytes_{};
   std::size_t size_ = 0;
   std::size_t wanted_ = sizeof(ReceivePreface);
-  ReceiveOpening opening_;
+  ReliablePreface preface_;
   ReceiveFault fault_ = ReceiveFault::none;
-  bool complete_ = false;
 };
 
 } // namespace fanin::source
