@@ -5,10 +5,10 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <string>
 
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 
 namespace fanin::source {
@@ -59,11 +59,10 @@ Result<AllowedNetworks::Network> AllowedNetworks::parse_one(std::string_view tex
   }
   std::size_t bits = most;
   if (slash != std::string_view::npos) {
-    const std::string_view length = text.substr(slash + 1);
-    const auto read = std::from_chars(length.data(), length.data() + length.size(), bits);
-    if (read.ec != std::errc{} || read.ptr != length.data() + length.size() || bits > most) {
+    const auto read = parse_number<std::size_t>(text.substr(slash + 1));
+    if (!read || *read > most)
       return refuse(fmt::format("needs a number of bits up to {} behind the slash", most));
-    }
+    bits = *read;
   }
   network.bits = all_bits - most + bits;
   for (std::size_t bit = network.bits; bit < all_bits; ++bit) {

@@ -62,11 +62,15 @@ Result<std::size_t> FileWindow::read_some(std::uint64_t offset, std::span<std::b
   return done;
 }
 
+Result<> FileWindow::check_range(std::uint64_t offset, std::size_t size) const {
+  const std::uint64_t there = size_ - std::min(offset, size_);
+  if (size <= there) return {};
+  return wrong(offset,
+               fmt::format("{} bytes are missing: the file ends at {}", size - there, size_));
+}
+
 Result<> FileWindow::read(std::uint64_t offset, std::span<std::byte> out) const {
-  if (offset > size_ || out.size() > size_ - offset) {
-    return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
-                                     out.size() - (size_ - std::min(offset, size_)), size_));
-  }
+  FANIN_TRY(check_range(offset, out.size()));
   if (!descriptor_) {
     if (!out.empty()) std::memcpy(out.data(), memory_.data() + offset, out.size());
     return {};
@@ -77,10 +81,7 @@ Result<> FileWindow::read(std::uint64_t offset, std::span<std::byte> out) const 
 }
 
 Result<std::span<const std::byte>> FileWindow::at(std::uint64_t offset, std::size_t size) {
-  if (offset > size_ || size > size_ - offset) {
-    return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
-                                     size - (size_ - std::min(offset, size_)), size_));
-  }
+  FANIN_TRY(check_range(offset, size));
   if (!descriptor_) return memory_.subspan(offset, size);
   const bool held = offset >= buffer_offset_ && offset - buffer_offset_ <= buffer_size_ &&
                     size <= buffer_size_ - (offset - buffer_offset_);

@@ -34,6 +34,7 @@ public:
 
 private:
   FileWindow() = default;
+  [[nodiscard]] Result<> check_range(std::uint64_t offset, std::size_t size) const;
   // Reads at most out.size() bytes; fewer at the end of the file.
   [[nodiscard]] Result<std::size_t> read_some(std::uint64_t offset, std::span<std::byte> out) const;
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 
 #include "fanin/base/try.hpp"
@@ -25,25 +24,27 @@ std::uint64_t padded(std::uint64_t size) { return (size + 7) & ~std::uint64_t{7}
 
 } // namespace
 
+// Of an event or a subevent at `offset`.
+Result<> HldReader::check_decoding(std::uint64_t offset, std::uint32_t decoding) const {
+  if (decoding <= decoding_max) return {};
+  return file_.wrong(offset + 4,
+                     fmt::format("decoding word {:#010x} has no valid byte order", decoding));
+}
+
 Result<bool> HldReader::next_event() {
   if (next_event_ == file_.size()) return false;
   const std::uint64_t offset = next_event_;
   const auto header = FANIN_TRY(file_.at(offset, event_header_size));
   // The decoding word says the byte order: its first byte is 0.
   const bool big_endian = word(header, 4, false) > decoding_max;
-  std::array<std::uint32_t, 8> words;
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(header, 4 * i, big_endian);
-  const std::uint32_t size = words[0];
-  if (words[1] > decoding_max) {
-    return file_.wrong(offset + 4,
-                       fmt::format("decoding word {:#010x} has no valid byte order", words[1]));
-  }
+  const std::uint32_t size = word(header, 0, big_endian);
+  FANIN_TRY(check_decoding(offset, word(header, 4, big_endian)));
   if (size < event_header_size || size > event_max) {
     return file_.wrong(offset, fmt::format("event size {} is not between {} and {}", size,
                                            event_header_size, event_max));
   }
   bytes_ = FANIN_TRY(file_.at(offset, size));
-  event_ = {offset, size, words[1], words[2], words[3], words[4], words[5], words[6]};
+  event_ = {offset, word(bytes_, 12, big_endian)};
   event_end_ = offset + size;
   next_event_ = offset + padded(size);
   if (next_event_ > file_.size()) next_event_ = file_.size(); // the last one without its padding
@@ -64,22 +65,14 @@ Result<bool> HldReader::next_subevent() {
   const auto header = bytes_.subspan(offset - event_.offset);
   const bool big_endian = word(header, 4, false) > decoding_max;
   const std::uint32_t size = word(header, 0, big_endian);
-  const std::uint32_t decoding = word(header, 4, big_endian);
-  if (decoding > decoding_max) {
-    return file_.wrong(offset + 4,
-                       fmt::format("decoding word {:#010x} has no valid byte order", decoding));
-  }
+  FANIN_TRY(check_decoding(offset, word(header, 4, big_endian)));
   if (size < subevent_header_size || size > rest || size % 4 != 0) {
     return file_.wrong(offset,
                        fmt::format("subevent size {} does not fit: {} bytes are left in the "
                                    "event at {}",
                                    size, rest, event_.offset));
   }
-  const std::uint32_t trigger = word(header, 12, big_endian);
-  subevent_ = {offset,       size,
-               decoding,     word(header, 8, big_endian),
-               trigger >> 8, static_cast<std::uint8_t>(trigger & 0xff),
-               big_endian};
+  subevent_ = {offset, word(header, 12, big_endian) >> 8, big_endian};
   next_block_ = offset + subevent_header_size;
   subevent_end_ = offset + size;
   next_subevent_ = offset + padded(size);

@@ -18,22 +18,12 @@ inline constexpr std::uint16_t hld_trailer_address = 0x5555;
 
 struct HldEvent {
   std::uint64_t offset = 0; ///< in the file
-  std::uint32_t size = 0; ///< bytes, header included, padding excluded
-  std::uint32_t decoding = 0;
-  std::uint32_t id = 0; ///< 0x00010002: a run starts
   std::uint32_t sequence = 0; ///< event number given by the recording event builder
-  std::uint32_t date = 0; ///< 0x00YYMMDD, year - 1900, month from 0
-  std::uint32_t time = 0; ///< 0x00HHMMSS
-  std::uint32_t run = 0;
 };
 
 struct HldSubevent {
   std::uint64_t offset = 0;
-  std::uint32_t size = 0; ///< bytes, header included, padding excluded
-  std::uint32_t decoding = 0;
-  std::uint32_t hub = 0; ///< subId: the network hub
   std::uint32_t trigger = 0; ///< trigger number, 24 bits
-  std::uint8_t code = 0; ///< random code of that trigger
   bool big_endian = false;
 };
 
@@ -64,6 +54,7 @@ public:
 
 private:
   [[nodiscard]] Result<bool> next_subevent();
+  [[nodiscard]] Result<> check_decoding(std::uint64_t offset, std::uint32_t decoding) const;
 
   FileWindow file_;
   HldEvent event_;

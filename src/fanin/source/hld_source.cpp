@@ -35,7 +35,6 @@ Result<> HldSource::start(EventNumber first_event, Time now) {
   numbers_.start(first_event);
   pacer_.start(now);
   in_event_ = numbered_ = pending_ = pending_skip_ = false;
-  failure_ = {};
   return {};
 }
 
@@ -70,21 +69,18 @@ EventNumber HldSource::number_of_block() {
 
 ReadResult HldSource::read(FragmentQueue& queue, Time now) {
   pacer_.wait_for_run(queue.numbered(), now);
-  if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
   if (numbers_.exhausted()) return {.state = ReadState::finished};
   const std::uint64_t scan_end = reader_.position() + file_bytes_per_read;
   while (true) {
     if (!pending_ && !pending_skip_) {
       const auto step = next_step(scan_end);
-      if (!step) {
-        failure_ = std::unexpected(step.error());
-        return {.state = ReadState::failed, .error = step.error()};
-      }
+      if (!step) return {.state = ReadState::failed, .error = step.error()};
       if (*step == Step::enough) return {.state = ReadState::more};
       if (*step == Step::file_end) {
         if (!numbers_.seen_any()) {
-          failure_ = reader_.file().wrong(reader_.position(), "the file ends without any data");
-          return {.state = ReadState::failed, .error = failure_.error()};
+          const auto wrong =
+              reader_.file().wrong(reader_.position(), "the file ends without any data");
+          return {.state = ReadState::failed, .error = wrong.error()};
         }
         if (!numbers_.next_pass()) return {.state = ReadState::finished};
         reader_.rewind();

@@ -50,7 +50,6 @@ private:
   EventNumber number_ = 0;   // of this event, or of the fragment that waits
   bool pending_ = false;     // block() waits for room in the queue
   bool pending_skip_ = false; // skip_to(number_ + 1) waits for it
-  Result<> failure_;
 };
 
 } // namespace fanin::source

@@ -180,61 +180,59 @@ void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   }
   if (preface.fault() != ReceiveFault::none) return first()->closed(peer, preface.fault(), now);
   watch_->remove(*sender.stream);
-  hand_over({.source = preface.source(),
+  hand_over({.stream = std::move(sender.stream),
              .address = sender.address,
-             .arrival = {.stream = std::move(sender.stream),
-                         .peer = std::move(peer),
-                         .sender = preface.sender()}},
+             .peer = std::move(peer),
+             .source = preface.source(),
+             .sender = preface.sender()},
             now);
 }
 
-void ReceivePort::hand_over(Sender sender, Time now) {
-  Place* const place = find(sender.source);
+void ReceivePort::hand_over(Arrival arrival, Time now) {
+  Place* const place = find(arrival.source);
   if (place == nullptr || place->state == State::ended) {
-    refuse(sender, place != nullptr, now);
-  } else if (!place->member->allows(sender.address)) {
-    place->member->closed(sender.arrival.peer, ReceiveFault::not_allowed, now);
+    refuse(arrival, place != nullptr, now);
+  } else if (!place->member->allows(arrival.address)) {
+    place->member->closed(arrival.peer, ReceiveFault::not_allowed, now);
   } else if (place->state == State::active) {
-    place->member->take(std::move(sender.arrival), now);
+    place->member->take(std::move(arrival), now);
   } else {
-    keep(std::move(sender), *place, now);
+    keep(std::move(arrival), *place, now);
   }
 }
 
 void ReceivePort::hand_over_early(Time now) {
   sources_added_ = false;
-  for (Sender& sender : std::exchange(early_, {})) hand_over(std::move(sender), now);
+  for (Arrival& arrival : std::exchange(early_, {})) hand_over(std::move(arrival), now);
 }
 
 // Until its source is active.
-void ReceivePort::keep(Sender sender, Place& place, Time now) {
-  const std::uint64_t number = sender.arrival.sender;
-  if (number != 0) {
-    std::erase_if(early_, [&](const Sender& other) {
-      return other.source == sender.source && other.arrival.sender == number;
+void ReceivePort::keep(Arrival arrival, Place& place, Time now) {
+  if (arrival.reliable()) {
+    std::erase_if(early_, [&](const Arrival& other) {
+      return other.source == arrival.source && other.sender == arrival.sender;
     });
   }
-  if (!has_early_place(sender.source) && !std::exchange(closed_early_dropped_, true))
+  if (!has_early_place(arrival.source) && !std::exchange(closed_early_dropped_, true))
     drop_closed_early(now);
   Member* const told = first();
-  if (!has_early_place(sender.source)) {
+  if (!has_early_place(arrival.source)) {
     if (told == nullptr) return;
     return told->refused(fmt::format("{} refused: {} senders wait already for source {:#x}, which "
                                      "has not joined the run",
-                                     sender.arrival.peer, early_senders(sender.source),
-                                     sender.source),
+                                     arrival.peer, early_senders(arrival.source), arrival.source),
                          now);
   }
   if (told != nullptr && !std::exchange(place.absence_logged, true)) {
-    told->warn(fmt::format("{} waits for source {:#x}, which has not joined the run",
-                           sender.arrival.peer, sender.source),
+    told->warn(fmt::format("{} waits for source {:#x}, which has not joined the run", arrival.peer,
+                           arrival.source),
                now);
   }
-  early_.push_back(std::move(sender));
+  early_.push_back(std::move(arrival));
 }
 
 std::size_t ReceivePort::early_senders(SourceId source) const {
-  return static_cast<std::size_t>(std::ranges::count(early_, source, &Sender::source));
+  return static_cast<std::size_t>(std::ranges::count(early_, source, &Arrival::source));
 }
 
 bool ReceivePort::has_early_place(SourceId source) const {
@@ -245,26 +243,25 @@ bool ReceivePort::has_early_place(SourceId source) const {
 }
 
 void ReceivePort::drop_closed_early(Time now) {
-  std::erase_if(early_, [&](const Sender& sender) {
-    if (!sender.arrival.stream->has_ended()) return false;
-    if (Member* const told = first()) told->closed(sender.arrival.peer, ReceiveFault::none, now);
+  std::erase_if(early_, [&](const Arrival& arrival) {
+    if (!arrival.stream->has_ended()) return false;
+    if (Member* const told = first()) told->closed(arrival.peer, ReceiveFault::none, now);
     return true;
   });
 }
 
 // For whom there is no source, or none any more.
-void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
-  if (sender.arrival.reliable()) {
-    send_answer(*sender.arrival.stream,
-                {.status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
-                 .source = sender.source});
+void ReceivePort::refuse(const Arrival& arrival, bool ended, Time now) {
+  if (arrival.reliable()) {
+    send_answer(*arrival.stream, {.status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
+                                  .source = arrival.source});
   }
   Member* const told = first();
   if (told == nullptr) return;
-  if (!ended) return told->closed(sender.arrival.peer, ReceiveFault::other_source, now);
-  told->refused(fmt::format("{} refused: the data of source {:#x} have ended", sender.arrival.peer,
-                            sender.source),
-                now);
+  if (!ended) return told->closed(arrival.peer, ReceiveFault::other_source, now);
+  told->refused(
+      fmt::format("{} refused: the data of source {:#x} have ended", arrival.peer, arrival.source),
+      now);
 }
 
 void ReceivePort::read_prefaces(Time now) {

@@ -43,7 +43,9 @@ public:
   /// A sender that has said for whom it is.
   struct Arrival {
     std::unique_ptr<net::Stream> stream;
-    std::string peer;
+    net::Address address;
+    std::string peer; ///< the address, for messages
+    SourceId source = 0;
     std::uint64_t sender = 0; ///< number of a reliable sender; 0: it is a plain one
     [[nodiscard]] bool reliable() const { return sender != 0; }
   };
@@ -115,12 +117,6 @@ private:
     Time due{}; // when it may be closed to make room
     PrefaceReader preface{};
   };
-  // It has said for whom it is.
-  struct Sender {
-    SourceId source = 0;
-    net::Address address;
-    Arrival arrival;
-  };
 
   ReceivePort(net::Url url, net::Streams& streams, std::unique_ptr<net::StreamWatch> watch);
   [[nodiscard]] Result<> listen();
@@ -128,13 +124,13 @@ private:
   [[nodiscard]] bool accept_one(Time now);
   [[nodiscard]] bool read_preface(UnidentifiedSender& sender, Time now);
   void hand_over(UnidentifiedSender& sender, Time now);
-  void hand_over(Sender sender, Time now);
+  void hand_over(Arrival arrival, Time now);
   void hand_over_early(Time now);
-  void keep(Sender sender, Place& place, Time now);
+  void keep(Arrival arrival, Place& place, Time now);
   [[nodiscard]] std::size_t early_senders(SourceId source) const;
   [[nodiscard]] bool has_early_place(SourceId source) const;
   void drop_closed_early(Time now);
-  void refuse(const Sender& sender, bool ended, Time now);
+  void refuse(const Arrival& arrival, bool ended, Time now);
   void read_prefaces(Time now);
   [[nodiscard]] Time evict_oldest(Time now);
   [[nodiscard]] std::size_t waiting() const;
@@ -150,7 +146,7 @@ private:
   std::unique_ptr<net::StreamListener> listener_;
   std::vector<Place> sources_; // in the order of expect()
   std::vector<UnidentifiedSender> unidentified_; // in the order in which they came
-  std::vector<Sender> early_; // likewise; their sources are expected
+  std::vector<Arrival> early_; // likewise; their sources are expected
   bool sources_added_ = false; // since early senders were handed over
   bool closed_early_dropped_ = false; // in this poll
   Time polled_at_{}; // the last time

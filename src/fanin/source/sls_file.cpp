@@ -13,14 +13,6 @@
 namespace fanin::source {
 namespace {
 
-template <class Integer>
-Integer load(std::span<const std::byte, sls_header_size> bytes, std::size_t at) {
-  static_assert(std::endian::native == std::endian::little);
-  Integer value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
 void replace(std::string& text, std::string_view what, std::uint32_t number) {
   for (auto at = text.find(what); at != std::string::npos; at = text.find(what)) {
     text.replace(at, what.size(), std::to_string(number));
@@ -30,21 +22,10 @@ void replace(std::string& text, std::string_view what, std::uint32_t number) {
 } // namespace
 
 SlsHeader SlsHeader::decode(std::span<const std::byte, sls_header_size> bytes) {
+  static_assert(std::endian::native == std::endian::little);
   SlsHeader header;
-  header.frame = load<std::uint64_t>(bytes, 0);
-  header.exposure = load<std::uint32_t>(bytes, 8);
-  header.packets_caught = load<std::uint32_t>(bytes, 12);
-  header.bunch = load<std::uint64_t>(bytes, 16);
-  header.timestamp = load<std::uint64_t>(bytes, 24);
-  header.module = load<std::uint16_t>(bytes, 32);
-  header.row = load<std::uint16_t>(bytes, 34);
-  header.column = load<std::uint16_t>(bytes, 36);
-  header.detector = load<std::uint8_t>(bytes, 46);
-  header.version = load<std::uint8_t>(bytes, 47);
-  for (std::size_t at = 48; at < sls_header_size; at += 8) {
-    header.packets_in_mask +=
-        static_cast<std::uint32_t>(std::popcount(load<std::uint64_t>(bytes, at)));
-  }
+  std::memcpy(&header.frame, bytes.data(), sizeof header.frame);
+  std::memcpy(&header.packets_caught, bytes.data() + 12, sizeof header.packets_caught);
   return header;
 }
 

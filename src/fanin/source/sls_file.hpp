@@ -18,18 +18,10 @@ namespace fanin::source {
 
 inline constexpr std::size_t sls_header_size = 112;
 
+/// What is used of it.
 struct SlsHeader {
   std::uint64_t frame = 0;
-  std::uint32_t exposure = 0; ///< exposure length or sub-frame number
   std::uint32_t packets_caught = 0;
-  std::uint64_t bunch = 0;
-  std::uint64_t timestamp = 0;
-  std::uint16_t module = 0;
-  std::uint16_t row = 0;
-  std::uint16_t column = 0;
-  std::uint8_t detector = 0; ///< 1 EIGER, 3 JUNGFRAU, 6 MYTHEN3
-  std::uint8_t version = 0;
-  std::uint32_t packets_in_mask = 0; ///< bits set in the mask of packets caught
 
   [[nodiscard]] static SlsHeader decode(std::span<const std::byte, sls_header_size> bytes);
 };

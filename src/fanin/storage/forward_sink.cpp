@@ -6,16 +6,16 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 
 namespace fanin::storage {
 
 Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop, net::Streams& streams,
                                                        ForwardSinkOptions options) {
-  auto watch = streams.make_watch();
-  if (!watch) return std::unexpected(watch.error());
+  auto watch = FANIN_TRY(streams.make_watch());
   std::ranges::sort(options.sources, {}, &SourceInfo::id);
   return std::unique_ptr<ForwardSink>(
-      new ForwardSink(loop, streams, std::move(options), std::move(*watch)));
+      new ForwardSink(loop, streams, std::move(options), std::move(watch)));
 }
 
 ForwardSink::ForwardSink(net::Loop& loop, net::Streams& streams, ForwardSinkOptions options,
