@@ -61,8 +61,9 @@ void ReceivePort::expect(Member& member) { sources_.push_back({.member = &member
 
 // Nobody may wake after this: those who wait are told at once.
 void ReceivePort::withdraw(Member& member) {
+  const std::vector<Arrival> early = std::move(place_of(member).early);
   std::erase_if(sources_, [&](const Place& place) { return place.member == &member; });
-  hand_over_early(polled_at_);
+  for (const Arrival& arrival : early) refuse(arrival, false, polled_at_);
   close_if_over();
 }
 
@@ -71,7 +72,6 @@ Result<> ReceivePort::add(Member& member) {
   if (!listener_) FANIN_TRY(listen());
   place.state = State::active;
   place.absence_logged = false;
-  sources_added_ = true;
   due_ = Time{}; // its senders may have come
   return {};
 }
@@ -85,7 +85,6 @@ std::size_t ReceivePort::end_of_data(Member& member) {
 std::size_t ReceivePort::close_if_over() {
   const auto has_ended = [](const Place& place) { return place.state == State::ended; };
   if (!listener_ || !std::ranges::all_of(sources_, has_ended)) return 0;
-  FANIN_ASSERT(early_.empty());
   std::size_t closed = std::exchange(unidentified_, {}).size();
   for (int i = 0; i < accepts_at_end && listener_->accept().stream; ++i) ++closed;
   listener_.reset();
@@ -139,16 +138,17 @@ bool ReceivePort::accept_one(Time now) {
     }
     return false;
   }
-  UnidentifiedSender sender{
-      .stream = std::move(accepted.stream), .address = accepted.peer, .due = now + preface_time};
-  const std::string peer = net::address_text(sender.address);
-  const auto allows = [&](const Place& place) { return place.member->allows(sender.address); };
+  const std::string peer = net::address_text(accepted.peer);
+  const auto allows = [&](const Place& place) { return place.member->allows(accepted.peer); };
   if (std::ranges::none_of(sources_, allows)) {
     first()->closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
+  UnidentifiedSender sender{
+      .arrival = {.stream = std::move(accepted.stream), .address = accepted.peer, .peer = peer},
+      .due = now + preface_time};
   if (read_preface(sender, now)) return true;
-  if (const auto watched = watch_->add(*sender.stream); !watched) {
+  if (const auto watched = watch_->add(*sender.arrival.stream); !watched) {
     first()->refused(fmt::format("{} refused: {}", peer, watched.error().text), now);
     return true;
   }
@@ -159,10 +159,10 @@ bool ReceivePort::accept_one(Time now) {
 // True: it is not unidentified any more.
 bool ReceivePort::read_preface(UnidentifiedSender& sender, Time now) {
   while (!sender.preface.complete()) {
-    const net::Transfer read = sender.stream->read(sender.preface.room());
+    const net::Transfer read = sender.arrival.stream->read(sender.preface.room());
     if (read.outcome == net::Transfer::Outcome::blocked) return false;
     if (read.outcome != net::Transfer::Outcome::done) {
-      first()->closed(net::address_text(sender.address),
+      first()->closed(sender.arrival.peer,
                       sender.preface.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
       return true;
     }
@@ -174,18 +174,15 @@ bool ReceivePort::read_preface(UnidentifiedSender& sender, Time now) {
 
 void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   const PrefaceReader& preface = sender.preface;
-  std::string peer = net::address_text(sender.address);
-  if (preface.fault() == ReceiveFault::other_version) {
-    peer += fmt::format(" (version {})", preface.version());
-  }
-  if (preface.fault() != ReceiveFault::none) return first()->closed(peer, preface.fault(), now);
-  watch_->remove(*sender.stream);
-  hand_over({.stream = std::move(sender.stream),
-             .address = sender.address,
-             .peer = std::move(peer),
-             .source = preface.source(),
-             .sender = preface.sender()},
-            now);
+  Arrival& arrival = sender.arrival;
+  if (preface.fault() == ReceiveFault::other_version)
+    arrival.peer += fmt::format(" (version {})", preface.version());
+  if (preface.fault() != ReceiveFault::none)
+    return first()->closed(arrival.peer, preface.fault(), now);
+  watch_->remove(*arrival.stream);
+  arrival.source = preface.source();
+  arrival.sender = preface.sender();
+  hand_over(std::move(arrival), now);
 }
 
 void ReceivePort::hand_over(Arrival arrival, Time now) {
@@ -201,26 +198,20 @@ void ReceivePort::hand_over(Arrival arrival, Time now) {
   }
 }
 
-void ReceivePort::hand_over_early(Time now) {
-  sources_added_ = false;
-  for (Arrival& arrival : std::exchange(early_, {})) hand_over(std::move(arrival), now);
-}
-
 // Until its source is active.
 void ReceivePort::keep(Arrival arrival, Place& place, Time now) {
   if (arrival.reliable()) {
-    std::erase_if(early_, [&](const Arrival& other) {
-      return other.source == arrival.source && other.sender == arrival.sender;
-    });
+    std::erase_if(place.early,
+                  [&](const Arrival& other) { return other.sender == arrival.sender; });
   }
-  if (!has_early_place(arrival.source) && !std::exchange(closed_early_dropped_, true))
+  if (!has_early_place(place) && !std::exchange(closed_early_dropped_, true))
     drop_closed_early(now);
   Member* const told = first();
-  if (!has_early_place(arrival.source)) {
+  if (!has_early_place(place)) {
     if (told == nullptr) return;
     return told->refused(fmt::format("{} refused: {} senders wait already for source {:#x}, which "
                                      "has not joined the run",
-                                     arrival.peer, early_senders(arrival.source), arrival.source),
+                                     arrival.peer, place.early.size(), arrival.source),
                          now);
   }
   if (told != nullptr && !std::exchange(place.absence_logged, true)) {
@@ -228,26 +219,24 @@ void ReceivePort::keep(Arrival arrival, Place& place, Time now) {
                            arrival.source),
                now);
   }
-  early_.push_back(std::move(arrival));
+  place.early.push_back(std::move(arrival));
 }
 
-std::size_t ReceivePort::early_senders(SourceId source) const {
-  return static_cast<std::size_t>(std::ranges::count(early_, source, &Arrival::source));
-}
-
-bool ReceivePort::has_early_place(SourceId source) const {
+bool ReceivePort::has_early_place(const Place& place) const {
   const auto expected = std::ranges::count_if( // with it
-      sources_, [](const Place& place) { return place.state == State::expected; });
+      sources_, [](const Place& one) { return one.state == State::expected; });
   const std::size_t share = early_max / static_cast<std::size_t>(expected);
-  return early_senders(source) < std::max<std::size_t>(share, 1);
+  return place.early.size() < std::max<std::size_t>(share, 1);
 }
 
 void ReceivePort::drop_closed_early(Time now) {
-  std::erase_if(early_, [&](const Arrival& arrival) {
-    if (!arrival.stream->has_ended()) return false;
-    if (Member* const told = first()) told->closed(arrival.peer, ReceiveFault::none, now);
-    return true;
-  });
+  for (Place& place : sources_) {
+    std::erase_if(place.early, [&](const Arrival& arrival) {
+      if (!arrival.stream->has_ended()) return false;
+      if (Member* const told = first()) told->closed(arrival.peer, ReceiveFault::none, now);
+      return true;
+    });
+  }
 }
 
 // For whom there is no source, or none any more.
@@ -266,7 +255,7 @@ void ReceivePort::refuse(const Arrival& arrival, bool ended, Time now) {
 
 void ReceivePort::read_prefaces(Time now) {
   std::erase_if(unidentified_, [&](UnidentifiedSender& sender) {
-    return sender.stream->readable() && read_preface(sender, now);
+    return sender.arrival.stream->readable() && read_preface(sender, now);
   });
 }
 
@@ -274,7 +263,7 @@ void ReceivePort::read_prefaces(Time now) {
 Time ReceivePort::evict_oldest(Time now) {
   const UnidentifiedSender& oldest = unidentified_.front();
   if (now < oldest.due) return oldest.due;
-  first()->closed(net::address_text(oldest.address), ReceiveFault::no_preface, now);
+  first()->closed(oldest.arrival.peer, ReceiveFault::no_preface, now);
   unidentified_.erase(unidentified_.begin());
   return now;
 }
@@ -299,7 +288,10 @@ void ReceivePort::poll(Time now) {
   closed_early_dropped_ = false;
   watch_->poll();
   if (first() == nullptr) return; // there is nobody to tell
-  if (sources_added_) hand_over_early(now);
+  for (Place& place : sources_) {
+    if (place.state != State::active) continue;
+    for (Arrival& early : std::exchange(place.early, {})) place.member->take(std::move(early), now);
+  }
   read_prefaces(now);
   due_ = accept_all(now);
 }

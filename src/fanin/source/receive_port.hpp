@@ -110,10 +110,10 @@ private:
     Member* member = nullptr;
     CheckedState<State> state = State::expected;
     bool absence_logged = false; // that senders wait for it
+    std::vector<Arrival> early{}; // they wait until it is active
   };
   struct UnidentifiedSender {
-    std::unique_ptr<net::Stream> stream;
-    net::Address address;
+    Arrival arrival; // without its source
     Time due{}; // when it may be closed to make room
     PrefaceReader preface{};
   };
@@ -125,10 +125,8 @@ private:
   [[nodiscard]] bool read_preface(UnidentifiedSender& sender, Time now);
   void hand_over(UnidentifiedSender& sender, Time now);
   void hand_over(Arrival arrival, Time now);
-  void hand_over_early(Time now);
   void keep(Arrival arrival, Place& place, Time now);
-  [[nodiscard]] std::size_t early_senders(SourceId source) const;
-  [[nodiscard]] bool has_early_place(SourceId source) const;
+  [[nodiscard]] bool has_early_place(const Place& place) const;
   void drop_closed_early(Time now);
   void refuse(const Arrival& arrival, bool ended, Time now);
   void read_prefaces(Time now);
@@ -146,8 +144,6 @@ private:
   std::unique_ptr<net::StreamListener> listener_;
   std::vector<Place> sources_; // in the order of expect()
   std::vector<UnidentifiedSender> unidentified_; // in the order in which they came
-  std::vector<Arrival> early_; // likewise; their sources are expected
-  bool sources_added_ = false; // since early senders were handed over
   bool closed_early_dropped_ = false; // in this poll
   Time polled_at_{}; // the last time
   Time due_ = never;

@@ -18,7 +18,6 @@ constexpr std::size_t socket_bytes_per_read = 512U << 10;
 constexpr std::size_t cost_per_call = 512;
 constexpr std::size_t cost_per_connection = 16U << 10;
 constexpr Duration silence_max = std::chrono::seconds{1};
-constexpr Duration log_period = std::chrono::seconds{1};
 // A sender that comes back so often, each time so soon, although its connection lives, may be two.
 constexpr std::uint32_t takeovers_max = 2;
 constexpr Duration takeovers_period = std::chrono::seconds{10};
@@ -343,15 +342,6 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   staged_to_ = read.bytes > direct.size() ? read.bytes - direct.size() : 0;
 }
 
-// The first at once, then at most once in a while.
-void ReceiveSource::log_bad_checksums(const FragmentQueue& queue, Time now) {
-  if (now < next_log_) return;
-  next_log_ = now + log_period;
-  bad_checksums_logged_ = decoder_.bad_checksums();
-  options_.log(LogLevel::warning, fmt::format("bad checksum near event {} ({} so far)",
-                                              queue.next_event(), bad_checksums_logged_));
-}
-
 void ReceiveSource::count_dropped(const FragmentQueue& queue) {
   std::uint64_t dropped = 0;
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
@@ -391,8 +381,12 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
     staged_from_ += taken.bytes;
     bytes += taken.bytes;
-    if (decoder_.bad_checksums() != bad_checksums_logged_) [[unlikely]]
-      log_bad_checksums(queue, now);
+    if (decoder_.bad_checksums() != bad_checksums_logged_) [[unlikely]] {
+      bad_checksums_logged_ = decoder_.bad_checksums();
+      warn(fmt::format("bad checksum near event {} ({} so far)", queue.next_event(),
+                       bad_checksums_logged_),
+           now);
+    }
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
     case ReceiveDecoder::State::fault:

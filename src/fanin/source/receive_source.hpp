@@ -123,7 +123,6 @@ private:
                         Ending ending = Ending::as_read);
   void end_data(FragmentQueue& queue, Time now);
   void count_end(std::string_view peer, ReceiveFault fault, std::string_view why, Time now);
-  void log_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
@@ -145,7 +144,6 @@ private:
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t bad_checksums_logged_ = 0;
-  Time next_log_{}; // about bad checksums
   LogLimiter connection_lines_; // connected, disconnected
   LogLimiter warnings_;
   std::array<std::uint64_t, receive_faults> faults_{};

@@ -43,9 +43,8 @@ public:
     pass_begins_ = false;
     previous_ = plain;
     if (!seen_all_) {
-      first_ = seen_any_ ? std::min(first_, plain) : plain;
-      last_ = seen_any_ ? std::max(last_, plain) : plain;
-      seen_any_ = true;
+      first_ = std::min(first_, plain);
+      last_ = std::max(last_, plain);
     }
     return plain + pass_ * span();
   }
@@ -54,7 +53,7 @@ public:
   /// At the end of the file. False: that was the last pass, or there is nothing in it.
   [[nodiscard]] bool next_pass() {
     seen_all_ = true;
-    if (!seen_any_ || (options_.loops != 0 && pass_ + 1 >= options_.loops)) return false;
+    if (!seen_any() || (options_.loops != 0 && pass_ + 1 >= options_.loops)) return false;
     begin_pass(pass_ + 1);
     skip_passes();
     return !exhausted();
@@ -65,7 +64,7 @@ public:
   [[nodiscard]] bool is_jump() const { return jump_; }
   /// True: all wanted numbers are after the last pass.
   [[nodiscard]] bool exhausted() const { return options_.loops != 0 && pass_ >= options_.loops; }
-  [[nodiscard]] bool seen_any() const { return seen_any_; }
+  [[nodiscard]] bool seen_any() const { return first_ <= last_; }
   [[nodiscard]] std::uint64_t pass() const { return pass_; }
 
 private:
@@ -92,13 +91,12 @@ private:
   Numbering numbering_;
   EventNumber wanted_ = 0;
   std::uint64_t pass_ = 0;
-  EventNumber first_ = 0; // of the whole file
+  EventNumber first_ = ~EventNumber{0}; // of the whole file
   EventNumber last_ = 0;
   EventNumber previous_ = 0; // in this pass
   EventNumber jumped_to_ = 0;
   bool pass_begins_ = true; // a pass
   bool jump_ = false;
-  bool seen_any_ = false;
   bool seen_all_ = false;
 };
 
