@@ -348,22 +348,19 @@ bool SliceLink::first_is_done() const {
   return next_.batch > 0 || (state_ != State::open && batch.events() > 0);
 }
 
-void SliceLink::log_given_up() {
-  if (std::exchange(give_up_logged_, true)) return;
-  options_.log(LogLevel::error,
-               fmt::format("{} is given up: no connection for more than {} (slice.give_up); its "
-                           "events are lost until it is connected again",
-                           options_.name, format_duration(options_.give_up)));
-}
-
-void SliceLink::log_not_sent() {
-  if (std::exchange(not_sent_logged_, true)) return;
-  options_.log(LogLevel::error,
-               fmt::format("{} has announced events before it got them from here: they count as "
-                           "undelivered. It did not wait for them any longer (event.deadline), or "
-                           "its readout unit was started again, or an earlier run has sent the "
-                           "same numbers",
-                           options_.name));
+// Of a batch that is done, or given up; once until the next answer.
+void SliceLink::log_undelivered(bool is_done) {
+  if (std::exchange(is_done ? not_sent_logged_ : give_up_logged_, true)) return;
+  options_.log(
+      LogLevel::error,
+      is_done ? fmt::format("{} has announced events before it got them from here: they count as "
+                            "undelivered. It did not wait for them any longer (event.deadline), or "
+                            "its readout unit was started again, or an earlier run has sent the "
+                            "same numbers",
+                            options_.name)
+              : fmt::format("{} is given up: no connection for more than {} (slice.give_up); its "
+                            "events are lost until it is connected again",
+                            options_.name, format_duration(options_.give_up)));
 }
 
 // Its pages may go: write() has copied what it took.
@@ -374,7 +371,7 @@ void SliceLink::take_done(Time now, std::vector<Done>& done) {
     if (!is_done && !given_up(now)) return;
     // The slice may have built an event without waiting any longer, or have it from another run.
     const std::size_t undelivered = batch.events_missed(announced_, earlier_end_);
-    if (undelivered > 0) is_done ? log_not_sent() : log_given_up();
+    if (undelivered > 0) log_undelivered(is_done);
     done.push_back({.ticket = batch.ticket(),
                     .undelivered = static_cast<std::uint32_t>(undelivered),
                     .bytes = undelivered == 0 ? batch.payload_bytes() : 0});

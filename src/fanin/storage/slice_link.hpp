@@ -125,8 +125,7 @@ private:
   void pass_done();
   [[nodiscard]] bool first_is_done() const;
   [[nodiscard]] bool given_up(Time now) const;
-  void log_given_up();
-  void log_not_sent();
+  void log_undelivered(bool is_done);
   void take_done(Time now, std::vector<Done>& done);
 
   SliceLinkOptions options_;
