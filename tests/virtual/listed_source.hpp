@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -12,7 +13,8 @@
 
 namespace fanin::testing {
 
-// One number a step, as a front end that sends events when they happen.
+// One number a step, as a front end that sends events when they happen. The data are the place in
+// the list.
 class Listed final : public source::Source {
 public:
   static constexpr EventNumber pause = ~EventNumber{0}; // nothing for a step
@@ -28,7 +30,7 @@ public:
     return {};
   }
   source::ReadResult read(source::FragmentQueue& queue, Time now) override {
-    const std::vector<std::byte> bytes(queue.options().fragment_max + 1);
+    std::vector<std::byte> bytes(queue.options().fragment_max + 1);
     for (; at_ < numbers_.size(); ++at_) {
       const Time due = begin_ + static_cast<Duration::rep>(at_) * step_;
       if (due > now) return {source::ReadState::waiting, due};
@@ -37,6 +39,7 @@ public:
       const std::size_t size = (numbers_[at_] & too_large) != 0 ? bytes.size()
                                : (numbers_[at_] & largest) != 0 ? bytes.size() - 1
                                                                 : 8;
+      std::memcpy(bytes.data(), &at_, sizeof at_);
       if (queue.write(number, std::span{bytes}.first(size)) == source::WriteOutcome::full)
         return {};
     }

@@ -98,6 +98,8 @@ protected:
   }
   [[nodiscard]] std::string log() const { return tail_of_log(*system_); }
   [[nodiscard]] List stored(SourceId source) { return stored_[source]; }
+  // Those of them whose number is in doubt.
+  [[nodiscard]] List in_doubt(SourceId source) { return in_doubt_[source]; }
   // Why the event lacks the source's fragment, if it is an event.
   [[nodiscard]] std::optional<wire::MissingReason> missing(EventNumber event, SourceId source) {
     const auto found = missing_.find({event, source});
@@ -118,16 +120,22 @@ protected:
 private:
   void inspect() {
     stored_.clear();
+    in_doubt_.clear();
     missing_.clear();
     system_->for_each_stored([this](const storage::StoredEvent& event) {
-      for (const auto& fragment : event.fragments)
+      for (const auto& fragment : event.fragments) {
         stored_[fragment.source].push_back(event.row.event);
+        if ((fragment.flags & storage::event_in_doubt) != 0)
+          in_doubt_[fragment.source].push_back(event.row.event);
+      }
       for (const auto& row : event.missing)
         missing_[{row.event, row.source}] = static_cast<wire::MissingReason>(row.reason);
     });
     for (auto& [source, numbers] : stored_) std::ranges::sort(numbers);
+    for (auto& [source, numbers] : in_doubt_) std::ranges::sort(numbers);
   }
   std::map<SourceId, List> stored_;
+  std::map<SourceId, List> in_doubt_;
   std::map<std::pair<EventNumber, SourceId>, wire::MissingReason> missing_;
 };
 
@@ -172,6 +180,28 @@ TEST_P(Numbers, two_wrong_numbers_that_fall_cost_what_came_before_the_first_even
     EXPECT_EQ(stored(2), good);
     EXPECT_EQ(dropped(1), at == 3 ? 3U : 2U);
   }
+}
+
+// The front end of the second one was restarted: its number 300 belongs to a later trigger.
+TEST_P(Numbers, a_source_that_counts_again_is_in_doubt_from_there_on) {
+  const List both = from_to(0, 300);
+  run({{from_to(0, 1500), 5ms},
+       {joined({both, List(200, Listed::pause), both, from_to(300, 1000)}), 5ms}});
+  EXPECT_EQ(stored(1), from_to(0, 1500)) << log();
+  EXPECT_EQ(in_doubt(1), List{});
+  EXPECT_EQ(in_doubt(2), without(stored(2), both));
+  EXPECT_EQ(dropped(2), 300U);
+  EXPECT_EQ(system_->summary().sources[1].in_doubt, in_doubt(2).size());
+  EXPECT_EQ(system_->summary().events_bad, 0U);
+}
+
+TEST_P(Numbers, what_a_source_sends_once_more_is_dropped_and_nothing_is_in_doubt) {
+  List twice;
+  for (EventNumber event = 0; event < 500; ++event) twice.insert(twice.end(), {event, event});
+  run({{from_to(0, 500)}, {twice}});
+  EXPECT_EQ(stored(2), from_to(0, 500));
+  EXPECT_EQ(in_doubt(2), List{});
+  EXPECT_EQ(dropped(2), 500U);
 }
 
 TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {

@@ -30,6 +30,7 @@ struct SourceResult {
   SourceLedger ledger;
   std::vector<std::uint64_t> dropped; // by wire::DropReason
   wire::MissingCounts missing{}; // built events without a fragment of it
+  std::uint64_t in_doubt = 0; // of those built: its counter began again in mid-run
   // Super-fragments that builder units dropped: of another event, of other sources, or damaged.
   std::uint64_t not_fitting = 0;
 

@@ -133,7 +133,7 @@ private:
     source::FragmentQueueOptions queue;
     const std::uint64_t fragment_max = reader.size("fragment_max", queue.fragment_max);
     if (fragment_max == 0 || fragment_max > (256U << 20) - 1) {
-      reader.reject("fragment_max", "a fragment has up to 268435455 B (256 MiB - 1)");
+      reader.reject("fragment_max", "a fragment has up to 134217727 B (128 MiB - 1)");
     }
     queue.fragment_max = static_cast<std::uint32_t>(fragment_max);
     queue.counter_bits = static_cast<int>(reader.integer("counter_bits", 64, 8, 64));

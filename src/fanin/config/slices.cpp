@@ -186,7 +186,7 @@ void check_forward(const Configuration& configuration, Problems& problems) {
   if (most > wire::fragment_size_mask) {
     add("source.fragment_max",
         fmt::format("a super-fragment of all {} sources could have {}; it has up to "
-                    "268435455 B (256 MiB - 1)",
+                    "134217727 B (128 MiB - 1)",
                     configuration.sources.size(), format_size(most)));
   }
 }

@@ -35,6 +35,7 @@ json::Value sources_of(const builder::RunSummary& summary, const builder::System
     source["required"] = result.source.required;
     source["missing"] = summary.events_built - std::min(summary.events_built, result.ledger.built);
     source["dropped_by_reason"] = dropped_by_reason(result);
+    source["in_doubt"] = result.in_doubt;
   }
   return sources;
 }
@@ -108,12 +109,23 @@ json::Value to_json(const builder::SourceLedger& ledger) {
                       {"lost", ledger.lost}};
 }
 
+std::string sources_in_doubt(const builder::RunSummary& summary) {
+  std::string text;
+  for (const auto& result : summary.sources) {
+    if (result.in_doubt == 0) continue;
+    text += fmt::format("{}source {} began to count again in mid-run: {} in doubt, and marked so",
+                        text.empty() ? "" : "; ", result.source.name,
+                        counted(result.in_doubt, "number"));
+  }
+  return text;
+}
+
 namespace {
 // Why a run has not ended in good order; empty: it has.
 std::string failure_of(const builder::RunSummary& summary) {
   if (!summary.error.empty()) return summary.error;
   if (summary.forced) return "stopped before all that was read was built";
-  if (summary.balanced) return {};
+  if (summary.balanced) return sources_in_doubt(summary);
   const auto& sum = summary.fragments;
   return fmt::format("the ledger does not balance: {} fragments were read, and {} were built, {} "
                      "late, {} dropped, {} lost. This is a fault of fanin; please report it with "

@@ -93,6 +93,9 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
       log_dropped(queue, reason, now);
     }
   }
+  if (std::exchange(in_doubt_, queue.numbers().in_doubt()) != queue.numbers().in_doubt()) {
+    log_doubt(queue);
+  }
   return result;
 }
 
@@ -103,19 +106,35 @@ void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropRe
   if (said != 0 && now < next_log) return;
   said = queue.numbers().dropped(reason);
   next_log = now + log_period;
-  const SourceId id = queue.options().source;
-  const std::string who =
-      name_ == fmt::format("{:#x}", id) ? name_ : fmt::format("{} ({:#x})", name_, id);
   log_(LogLevel::warning,
-       fmt::format("source {}: fragments dropped {}: {} ({} so far)", who,
+       fmt::format("source {}: fragments dropped {}: {} ({} so far)", described(queue),
                    queue.numbered() ? fmt::format("near event {}", queue.next_event())
                                     : "before the first event",
                    wire::name(reason), said));
-  if (reason == wire::DropReason::number_back) log_stuck(queue, who);
+  if (reason == wire::DropReason::number_back && !queue.numbers().in_doubt()) log_stuck(queue);
+}
+
+std::string WatchedSource::described(const source::FragmentQueue& queue) const {
+  const SourceId id = queue.options().source;
+  return name_ == fmt::format("{:#x}", id) ? name_ : fmt::format("{} ({:#x})", name_, id);
+}
+
+void WatchedSource::log_doubt(const source::FragmentQueue& queue) {
+  if (!in_doubt_) {
+    log_(LogLevel::info, fmt::format("source {}: it says where it stands, and its fragments are no "
+                                     "longer in doubt",
+                                     described(queue)));
+    return;
+  }
+  log_(LogLevel::error,
+       fmt::format("source {}: after number {} it sends {}, with other data: its counter began "
+                   "again. It is in doubt to which events its later fragments belong, and they are "
+                   "marked so: start a new run, with all counters reset together",
+                   described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.
-void WatchedSource::log_stuck(const source::FragmentQueue& queue, const std::string& who) {
+void WatchedSource::log_stuck(const source::FragmentQueue& queue) {
   const bool stuck = written_ == queue.numbers().written() && written_ != 0;
   written_ = queue.numbers().written();
   if (!stuck) stuck_logged_ = false;
@@ -125,7 +144,7 @@ void WatchedSource::log_stuck(const source::FragmentQueue& queue, const std::str
            "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "
            "was accepted, or its counter was reset. Its fragments are dropped until its numbers "
            "are above the accepted one: start a new run, with all counters reset together",
-           who, queue.numbers().last_accepted(), queue.numbers().last_back()));
+           described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
 }
 
 } // namespace fanin::executive

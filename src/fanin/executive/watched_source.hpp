@@ -35,7 +35,9 @@ private:
   template <class Call, class Value>
   Value call_or(Call call, Value otherwise) const;
   void log_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
-  void log_stuck(const source::FragmentQueue& queue, const std::string& who);
+  void log_stuck(const source::FragmentQueue& queue);
+  void log_doubt(const source::FragmentQueue& queue);
+  [[nodiscard]] std::string described(const source::FragmentQueue& queue) const;
 
   std::unique_ptr<source::Source> inner_;
   std::string name_;
@@ -45,6 +47,7 @@ private:
   std::array<Time, wire::drop_reasons> next_log_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
+  bool in_doubt_ = false; // as it was logged
   mutable bool throw_logged_ = false;
 };
 

@@ -37,13 +37,19 @@ void EventNumbers::start() {
   judge_.restart();
   dropped_before_ = early_ = {};
   dropped_there_ = 0;
+  back_in_a_row_ = 0;
+  jumped_over_ = {};
+  recent_.forget();
+  set_doubt(false);
   forget_held();
 }
 
 void EventNumbers::join(EventNumber first) {
+  const bool doubt = in_doubt(); // in this run
   start();
   judge_.join();
   begin_at(first);
+  set_doubt(doubt);
 }
 
 void EventNumbers::forget() {
@@ -81,7 +87,8 @@ void EventNumbers::begin_at(EventNumber first) {
 // Numbers that are held, counters of which more is to be known, and numbers for which the table has
 // no slot yet are not for the fast path.
 void EventNumbers::find_fast_end() {
-  const bool slow = held_ || !numbering_.plain() || judge_.waits_for_first();
+  const bool slow =
+      held_ || !numbering_.plain() || judge_.waits_for_first() || back_in_a_row_ != 0 || in_doubt();
   fast_.end = slow ? 0 : std::min(limit_, table_.room_end());
 }
 
@@ -113,14 +120,14 @@ EventNumber EventNumbers::number_of(std::uint64_t counter) const {
   return near > held_->event && near - held_->event < options_.near ? near : event;
 }
 
-EventNumbers::Decision EventNumbers::offer(std::uint64_t counter) {
+EventNumbers::Decision EventNumbers::offer(std::uint64_t counter, std::uint32_t size) {
   note_written();
   fast_.throttled = false;
   const EventNumber event = number_of(counter);
   offered_ = std::min(counter, counter_of(event)); // without bits that are ignored
   if (event >= event_number_end) return drop(event, wire::DropReason::number_jump);
   if (judge_.too_early(event, held())) return drop(event, wire::DropReason::before_first);
-  if (is_passed(event)) return drop_passed(event);
+  if (is_passed(event)) return drop_passed(event, size);
   const bool repeats = held() == event;
   if (held_ && !judge_held(event)) return {Action::wait};
   const bool too_early = judge_.too_early(event); // what it might confirm was dropped
@@ -137,17 +144,74 @@ EventNumbers::Decision EventNumbers::offer(std::uint64_t counter) {
 
 // It is below what was answered, and so below a number that is held, which is wrong then. But a
 // sparse source holds each of its numbers.
-EventNumbers::Decision EventNumbers::drop_passed(EventNumber event) {
+EventNumbers::Decision EventNumbers::drop_passed(EventNumber event, std::uint32_t size) {
   if (judge_.waits_for_first()) {
     judge_.join();
     find_fast_end();
   }
   const bool waits = held_ && held_->state != Held::State::right;
   if (waits && !judge_.follows_loosely(held_->event, next())) drop_held();
-  if (event >= accepted_end_) return drop(event, wire::DropReason::late);
-  if (event + 1 == accepted_end_) return drop(event, wire::DropReason::number_repeat);
+  if (event >= accepted_end_) {
+    goes_on_at(event);
+    return drop(event, wire::DropReason::late);
+  }
+  if (event + 1 == accepted_end_ && back_in_a_row_ == 0) {
+    return drop(event, wire::DropReason::number_repeat);
+  }
+  const wire::FragmentEntry before = accepted_at(event);
+  if (!before.absent() && before.size() == size) return {Action::compare, event};
+  return drop_back(event);
+}
+
+// Absent, if it is not known.
+wire::FragmentEntry EventNumbers::accepted_at(EventNumber event) const {
+  return event >= table_.base() ? table_.entry(event) : recent_.entry(event);
+}
+
+void EventNumbers::compare(EventNumber event, wire::FragmentEntry entry) {
+  const wire::FragmentEntry before = accepted_at(event);
+  if (before.absent() || before.size() != entry.size() || before.crc32c != entry.crc32c) {
+    drop_back(event);
+    return;
+  }
+  back_in_a_row_ = 0;
+  find_fast_end();
+  drop(event, wire::DropReason::number_repeat);
+}
+
+// A wrong number may be below; few of them follow each other. More: the source counts again, and
+// numbers that were not accepted yet say nothing about the event that its fragments belong to. But
+// below a jump they may be right, if the jump was wrong.
+EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
   last_back_ = event;
+  if (!jumped_over_.contains(event) && ++back_in_a_row_ == enough_in_a_row) set_doubt(true);
+  find_fast_end();
   return drop(event, wire::DropReason::number_back);
+}
+
+// Its number is above all that were accepted. After fewer that were below it counts again, too, if
+// it goes on from the last of them.
+void EventNumbers::goes_on_at(EventNumber event) {
+  if (back_in_a_row_ != 0 && event == last_back_ + 1) set_doubt(true);
+  back_in_a_row_ = 0;
+}
+
+void EventNumbers::set_doubt(bool doubt) {
+  fast_.flags = doubt ? wire::fragment_in_doubt : 0U;
+  find_fast_end();
+}
+
+void EventNumbers::remember_until(EventNumber event) {
+  for (EventNumber at = table_.base(); at < event;) {
+    const FragmentTable::Section section = table_.section(at);
+    const EventNumber end = std::min(event, section.end);
+    while (section.gap == nullptr && at < end) {
+      const auto slots = table_.slots(at, end, section);
+      recent_.add(at, slots);
+      at += slots.size();
+    }
+    at = end;
+  }
 }
 
 EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason reason) {
@@ -170,6 +234,7 @@ EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason re
 }
 
 void EventNumbers::take(EventNumber event) {
+  goes_on_at(event);
   fill_skipped(event);
   make_slot(event);
   judge_.accepted(event);
@@ -209,6 +274,7 @@ bool EventNumbers::skip_to(std::uint64_t counter) {
     if (last >= accepted_end_) late_end_ = std::max(late_end_, last + 1);
     return true;
   }
+  if (in_doubt() && last + 1 >= accepted_end_) set_doubt(false);
   if (held() == last) return confirm_at_pause();
   if (held_ && !judge_held(last)) return false;
   if (judge_.follows(last, next())) return skip_now(last + 1);
@@ -261,7 +327,10 @@ wire::AbsentReason EventNumbers::reason_of_skip(EventNumber end) const {
 // For the fragment of `event`, which is the next one.
 void EventNumbers::make_slot(EventNumber event) {
   if (table_.next() == table_.room_end()) table_.grow();
-  if (accepted_end_ != 0 && event - accepted_end_ >= judge_.reach()) jumped_ = written_;
+  if (accepted_end_ != 0 && event - accepted_end_ >= judge_.reach()) {
+    jumped_ = written_;
+    jumped_over_ = {accepted_end_, event};
+  }
 }
 
 bool EventNumbers::skip_now(EventNumber end) {
@@ -381,6 +450,7 @@ bool EventNumbers::take_held() {
   if (!table_.begun()) begin_at(held.event + (held.slot.entry == skipped_entry ? 1 : 0));
   if (held.event >= table_.next() && !has_room(held.event)) return false;
   judge_.taken(held.event);
+  goes_on_at(held.event);
   if (held.slot.entry != skipped_entry) last_decided_ = held.counter;
   fill_skipped(held.event);
   if (held.slot.entry.absent()) {
@@ -388,6 +458,7 @@ bool EventNumbers::take_held() {
   } else {
     make_slot(held.event);
     table_.next_slot() = held.slot;
+    table_.next_slot().entry.size_and_flags |= fast_.flags;
     table_.add_next();
     pages_.complete();
     accepted_end_ = known_next_ = table_.next();

@@ -17,6 +17,7 @@
 #include "fanin/source/fragment_table.hpp"
 #include "fanin/source/number_judge.hpp"
 #include "fanin/source/numbering.hpp"
+#include "fanin/source/recent_fragments.hpp"
 #include "fanin/wire/reasons.hpp"
 
 namespace fanin::source {
@@ -62,6 +63,7 @@ public:
   enum class Action : std::uint8_t {
     take, // it is right, and there is room: take() or drop_fragment()
     hold, // nothing confirms it yet: hold() or drop_fragment()
+    compare, // it may have come before: compare()
     drop, // it was dropped and counted
     wait // it is not decided, or not wanted yet: it has to be offered again
   };
@@ -71,12 +73,17 @@ public:
   };
   // Decides about a fragment with this value of the source's counter. The number that is held is
   // decided first.
-  [[nodiscard]] Decision offer(std::uint64_t counter);
+  [[nodiscard]] Decision offer(std::uint64_t counter, std::uint32_t size);
   // The fragment of this number is begun. Numbers that were left out become absent.
   void take(EventNumber event);
   // What was written last is a fragment whose number is held; or nothing was written for it, and
   // the slot is absent.
   void hold(EventNumber event, const FragmentTable::Slot& slot);
+  // Drops a fragment whose number is below one that was accepted: one that has come once more, or
+  // another one.
+  void compare(EventNumber event, wire::FragmentEntry entry);
+  // The fragments below `event` will be released.
+  void remember_until(EventNumber event);
   // Its fragment is late: it was given up, and the numbers cannot fall.
   [[nodiscard]] bool is_passed(EventNumber event) const {
     return fallen(event) && reset_ == CounterReset::no;
@@ -150,6 +157,10 @@ public:
 
   // --- reports -----------------------------------------------------------------------------------
 
+  // The source began to count again in a run that has its events. Its fragments are marked, until
+  // it says by a skip where it stands.
+  [[nodiscard]] bool in_doubt() const { return fast_.flags != 0; }
+
   // No fragment and no skip was accepted since start().
   [[nodiscard]] bool nothing_said() const { return accepted_end() == 0 && reported_end_ == 0; }
   // Fragments, of all runs.
@@ -211,7 +222,11 @@ private:
     return options_.triggered && event >= limit_ && !limit_is_last_;
   }
 
-  Decision drop_passed(EventNumber event);
+  Decision drop_passed(EventNumber event, std::uint32_t size);
+  [[nodiscard]] wire::FragmentEntry accepted_at(EventNumber event) const;
+  Decision drop_back(EventNumber event);
+  void goes_on_at(EventNumber event);
+  void set_doubt(bool doubt);
   [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
 
   [[nodiscard]] bool has_room(EventNumber event);
@@ -263,6 +278,9 @@ private:
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
   EventNumber last_back_ = 0;
+  EventRange jumped_over_; // by its last jump
+  std::uint64_t back_in_a_row_ = 0; // fragments dropped for being below, none of which was a repeat
+  RecentFragments recent_; // of those released
 };
 
 } // namespace fanin::source

@@ -18,15 +18,19 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
 FragmentQueue::~FragmentQueue() = default;
 
 void FragmentQueue::start(EventNumber first) {
-  start_unnumbered();
+  forget_all();
   numbers_->join(first);
 }
 
 void FragmentQueue::start_unnumbered() {
+  forget_all();
+  numbers_->start();
+}
+
+void FragmentQueue::forget_all() {
   pages_.clear();
   missing_ = 0;
   writing_ = Writing::none;
-  numbers_->start();
 }
 
 EventNumber FragmentQueue::limit() const { return numbers_->limit(); }
@@ -38,7 +42,7 @@ wire::FragmentEntry FragmentQueue::entry_below(EventNumber event) const {
 // Everything that is not the next number in the room at hand.
 WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size) {
   using Action = EventNumbers::Action;
-  const EventNumbers::Decision decision = numbers_->offer(counter);
+  const EventNumbers::Decision decision = numbers_->offer(counter, size);
   if (decision.action == Action::drop) return WriteOutcome::rejected;
   if (decision.action == Action::wait) return WriteOutcome::full;
   if (size > options_.fragment_max || !pages_.could_hold(size)) {
@@ -46,7 +50,7 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
     return WriteOutcome::rejected;
   }
   if (!pages_.make_room(size, table_.empty())) {
-    if (!numbered() || decision.event >= table_.next()) {
+    if (!numbered() || decision.event >= table_.next() || decision.action == Action::compare) {
       fast_.throttled = true;
       return WriteOutcome::full;
     }
@@ -61,7 +65,7 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
     writing_ = Writing::open;
     table_.next_slot().position = pages_.position();
   } else {
-    writing_ = Writing::to_hold;
+    writing_ = decision.action == Action::hold ? Writing::to_hold : Writing::to_compare;
     detached_ = {decision.event, pages_.position()};
   }
   return WriteOutcome::ok;
@@ -69,11 +73,15 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
 
 void FragmentQueue::end_detached(std::uint32_t flags) {
   const auto [event, position] = detached_;
+  const auto size = static_cast<std::uint32_t>(pages_.position() - position);
+  if (writing_ == Writing::to_compare) {
+    numbers_->compare(event, {size, crc_});
+    return cancel();
+  }
   if (writing_ == Writing::given_up || numbers_->is_passed(event)) {
     numbers_->drop(event, wire::DropReason::late);
     return cancel();
   }
-  const auto size = static_cast<std::uint32_t>(pages_.position() - position);
   numbers_->hold(event, {position, {size | flags, crc_}});
   writing_ = Writing::none;
 }
@@ -94,8 +102,9 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
     advance(static_cast<std::uint32_t>(space.size()));
     payload = payload.subspan(space.size());
   }
+  const bool compared = writing_ == Writing::to_compare;
   end(flags);
-  return WriteOutcome::ok;
+  return compared ? WriteOutcome::rejected : WriteOutcome::ok;
 }
 
 void FragmentQueue::cancel() {
@@ -184,6 +193,7 @@ void FragmentQueue::release_until(EventNumber event) {
   event = std::min(event, table_.next());
   if (event <= table_.base()) return;
   pages_.release_until(position(event));
+  numbers_->remember_until(event);
   table_.release_until(event);
   numbers_->find_fast_end();
 }

@@ -72,6 +72,7 @@ struct Piece {
 /// What EventNumbers has decided for the fragments that come next.
 struct FastPath {
   EventNumber end = 0; ///< the next number is taken without asking, if it is below
+  std::uint32_t flags = 0; ///< of each fragment (wire::FragmentFlag)
   bool throttled = false; ///< as FragmentQueue::throttled()
 };
 
@@ -115,14 +116,15 @@ public:
     if (missing_ != 0 && pages_.room() == 0) pages_.next_page();
   }
   /// Closes the open fragment with `flags` of wire::FragmentFlag. If its event was given up
-  /// meanwhile, it is dropped as late.
+  /// meanwhile, it is dropped as late; if it has come once more, as a repeat.
   void end(std::uint32_t flags = 0) {
     FANIN_ASSERT(missing_ == 0 && writing_ != Writing::none);
     if (writing_ != Writing::open) [[unlikely]] {
       return end_detached(flags);
     }
     FragmentTable::Slot& slot = table_.next_slot();
-    slot.entry = {static_cast<std::uint32_t>(pages_.position() - slot.position) | flags, crc_};
+    const auto size = static_cast<std::uint32_t>(pages_.position() - slot.position);
+    slot.entry = {size | flags | fast_.flags, crc_};
     table_.add_next();
     pages_.complete();
     writing_ = Writing::none;
@@ -231,7 +233,7 @@ public:
   FANIN_API void release_until(EventNumber event);
 
 private:
-  enum class Writing : std::uint8_t { none, open, given_up, to_hold };
+  enum class Writing : std::uint8_t { none, open, given_up, to_hold, to_compare };
   struct Detached { // the open fragment, where it has no slot of the table
     EventNumber event = 0;
     std::uint64_t position = 0;
@@ -242,6 +244,7 @@ private:
     return event == table_.next() && event < fast_.end && size < pages_.room() &&
            size <= options_.fragment_max;
   }
+  void forget_all();
   FANIN_API WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
   FANIN_API void end_detached(std::uint32_t flags);
   [[nodiscard]] FANIN_API wire::FragmentEntry entry_below(EventNumber event) const;
@@ -254,7 +257,7 @@ private:
   Writing writing_ = Writing::none;
   std::uint32_t missing_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;
-  Detached detached_; // given up or to be held
+  Detached detached_; // given up, to be held, or to be compared
 };
 
 } // namespace fanin::source

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fanin/base/assert.hpp"
@@ -89,6 +90,13 @@ public:
   /// The slot of `event`, which is in `section`. Requires a section with slots.
   [[nodiscard]] const Slot& slot(EventNumber event, const Section& section) const {
     return slots_[index(event, section.shift)];
+  }
+  /// The slots from `event` on and below `end`, as far as they lie side by side. Requires a section
+  /// with slots that `end` does not go beyond.
+  [[nodiscard]] std::span<const Slot> slots(EventNumber event, EventNumber end,
+                                            const Section& section) const {
+    const std::size_t at = index(event, section.shift);
+    return std::span(slots_).subspan(at, std::min<std::size_t>(end - event, mask_ + 1 - at));
   }
   /// Where the fragment of this number is, or would be; answered and not released.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {

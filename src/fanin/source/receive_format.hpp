@@ -66,7 +66,7 @@ struct ReceiveHeader {
   std::uint8_t flags = 0; ///< of ReceiveFlag
   std::uint32_t source = 0;
   std::uint64_t event = 0;
-  std::uint32_t size = 0; ///< bytes of the payload that follows, below 256 MiB; 0 if the kind is
+  std::uint32_t size = 0; ///< bytes of the payload that follows, below 128 MiB; 0 if the kind is
                           ///< not fragment
   std::uint32_t crc32c = 0; ///< of the payload
 };

@@ -24,7 +24,7 @@ enum class ReceiveFault : std::uint8_t {
   other_source, ///< meant for another source
   bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
   bad_kind, ///< unknown kind or flags
-  bad_size, ///< over 256 MiB - 1, or a size where there is no payload
+  bad_size, ///< over 128 MiB - 1, or a size where there is no payload
   bad_event, ///< 2^63 or above
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one

@@ -61,6 +61,7 @@ std::string text_of_flags(std::uint32_t flags) {
   add(event_bad_checksum, "bad checksum");
   add(event_bad_number, "bad event number");
   add(event_truncated, "truncated");
+  add(event_in_doubt, "number in doubt");
   add(event_rejected, "rejected by the filter");
   return text;
 }

@@ -24,7 +24,9 @@ enum EventFlag : std::uint32_t {
   event_bad_checksum = 1U << 1, ///< a fragment's CRC32C differs
   event_bad_number = 1U << 2, ///< a source's own event number disagrees
   event_truncated = 1U << 3, ///< the front end cut a fragment short
-  event_rejected = 1U << 4 ///< the filter accepted it into no stream: it has no fragments here
+  event_rejected = 1U << 4, ///< the filter accepted it into no stream: it has no fragments here
+  event_in_doubt = 1U << 5 ///< a source began to count again in mid-run: its fragment may belong to
+                           ///< another event
 };
 
 /// Flags of a fragment; the same bits as those of events.
@@ -128,6 +130,7 @@ inline constexpr SourceId filter_source = 0xffffffff;
   if ((wire_flags & wire::fragment_bad_checksum) != 0) flags |= event_bad_checksum;
   if ((wire_flags & wire::fragment_bad_number) != 0) flags |= event_bad_number;
   if ((wire_flags & wire::fragment_truncated) != 0) flags |= event_truncated;
+  if ((wire_flags & wire::fragment_in_doubt) != 0) flags |= event_in_doubt;
   return static_cast<FragmentRowFlags>(flags);
 }
 
@@ -137,6 +140,7 @@ inline constexpr SourceId filter_source = 0xffffffff;
   if ((row_flags & event_bad_checksum) != 0) flags |= wire::fragment_bad_checksum;
   if ((row_flags & event_bad_number) != 0) flags |= wire::fragment_bad_number;
   if ((row_flags & event_truncated) != 0) flags |= wire::fragment_truncated;
+  if ((row_flags & event_in_doubt) != 0) flags |= wire::fragment_in_doubt;
   return flags;
 }
 

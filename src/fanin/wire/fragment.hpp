@@ -14,11 +14,13 @@ enum FragmentFlag : std::uint32_t {
   fragment_absent = 1U << 31, ///< the source has no fragment for this event (its size is 0)
   fragment_bad_number = 1U << 30, ///< the source's own event number disagrees
   fragment_truncated = 1U << 29, ///< the front end cut the fragment short
-  fragment_bad_checksum = 1U << 28 ///< CRC32C differs; set by a source that checks, or by the
-                                   ///< builder unit
+  fragment_bad_checksum = 1U << 28, ///< CRC32C differs; set by a source that checks, or by the
+                                    ///< builder unit
+  fragment_in_doubt = 1U << 27 ///< its source began to count again in mid-run: its number may be
+                               ///< that of another event; set by the queue
 };
 
-inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; ///< 256 MiB - 1
+inline constexpr std::uint32_t fragment_size_mask = (1U << 27) - 1; ///< 128 MiB - 1
 inline constexpr std::uint32_t fragment_flag_mask = ~fragment_size_mask;
 
 /// An absent fragment has no checksum, so its entry has the reason there.

@@ -264,12 +264,15 @@ void BuilderUnit::decide_without_lost(Assembly& assembly) {
 
 void BuilderUnit::decide(Assembly& assembly) {
   assembler_.decide(assembly);
-  if (!assembly.bad.empty()) {
+  const auto damaged = [](const wire::BadFragment& one) {
+    return (one.flags & ~wire::fragment_in_doubt) != 0;
+  };
+  if (const auto first = std::ranges::find_if(assembly.bad, damaged); first != assembly.bad.end()) {
+    const auto count = static_cast<std::uint64_t>(std::ranges::count_if(assembly.bad, damaged));
     damage_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,
                         fmt::format("{} in events {} to {}, the first of source {:#x}",
-                                    counted(assembly.bad.size(), "damaged fragment"),
-                                    assembly.range.first, assembly.range.end - 1,
-                                    assembly.bad.front().source));
+                                    counted(count, "damaged fragment"), assembly.range.first,
+                                    assembly.range.end - 1, first->source));
   }
   for (const MergedContents::NotFitting& not_fitting : assembler_.merged().not_fitting()) {
     not_fitting_lines_.write(environment_.log, environment_.loop->now(), LogLevel::error,

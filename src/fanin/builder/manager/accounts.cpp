@@ -66,7 +66,8 @@ Accounts::Accounts(const System& system, const SourceIndex& sources)
       sources_(sources),
       readouts_(system.readout_units.size()),
       builders_(system.builder_units.size()),
-      missing_(system.sources.size()) {}
+      missing_(system.sources.size()),
+      in_doubt_(system.sources.size()) {}
 
 void Accounts::readout_up(NodeId node) {
   const auto [first, last] = system_.sources_of(node);
@@ -127,7 +128,12 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
   count_fragments(batch, events, members);
   list_incomplete(batch);
   std::vector<EventNumber> bad;
-  for (const auto& fragment : batch.bad) bad.push_back(fragment.event);
+  for (const auto& fragment : batch.bad) {
+    const std::size_t source = sources_.find(fragment.source);
+    if ((fragment.flags & wire::fragment_in_doubt) != 0 && source != System::npos)
+      ++in_doubt_[source];
+    if ((fragment.flags & ~wire::fragment_in_doubt) != 0) bad.push_back(fragment.event);
+  }
   std::ranges::sort(bad);
   const auto repeated = std::ranges::unique(bad);
   summary_.events_bad += bad.size() - repeated.size();
@@ -205,6 +211,7 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
   const std::size_t local = source - system_.sources_of(info.readout_unit).first;
   const bool finished = run.readouts.presence(info.readout_unit) == Presence::finished;
   SourceResult result{info, {}, std::vector<std::uint64_t>(wire::drop_reasons), missing_[source]};
+  result.in_doubt = in_doubt_[source];
   for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
     SourceLedger ledger = readout.ledgers[i][local];
     const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !finished;

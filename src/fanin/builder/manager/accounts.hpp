@@ -98,6 +98,7 @@ private:
   std::vector<std::uint64_t> missing_of_; // by source, of one batch; reused
   std::vector<std::uint64_t> not_fitting_of_; // likewise
   std::vector<wire::MissingCounts> missing_; // by source, of all that was built
+  std::vector<std::uint64_t> in_doubt_; // likewise
   Time started_at_ = never;
   Time last_commit_{};
   RunSummary summary_;

@@ -16,7 +16,8 @@ namespace {
 constexpr std::uint64_t rows_at_once = 16384;
 constexpr std::uint64_t fragments_at_once = 65536; // or one event
 constexpr std::uint64_t window_size = 4U << 20;
-constexpr std::uint32_t fragment_flags = event_bad_checksum | event_bad_number | event_truncated;
+constexpr std::uint32_t fragment_flags =
+    event_bad_checksum | event_bad_number | event_truncated | event_in_doubt;
 
 } // namespace
 
