@@ -17,10 +17,8 @@ using Outcome = Transfer::Outcome;
 class TcpStream final : public Stream {
 public:
   TcpStream(Descriptor socket, const TcpHost& host) : Stream(std::move(socket)), host_(host) {}
-  using Stream::read;
-  using Stream::write;
 
-  Transfer read(std::span<const iovec> room) override {
+  Transfer read_parts(std::span<const iovec> room) override {
     while (true) {
       const ssize_t got = ::readv(descriptor(), room.data(), static_cast<int>(room.size()));
       if (got > 0) return {.bytes = static_cast<std::size_t>(got)};
@@ -32,7 +30,7 @@ public:
       return {.outcome = Outcome::blocked};
     }
   }
-  Transfer write(std::span<const iovec> bytes, bool more_follows) override {
+  Transfer write_parts(std::span<const iovec> bytes, bool more_follows) override {
     msghdr header{};
     header.msg_iov = const_cast<iovec*>(bytes.data());
     header.msg_iovlen = bytes.size();

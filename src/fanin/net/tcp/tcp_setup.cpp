@@ -193,11 +193,6 @@ void TcpTransport::start_handshake(Connection& connection) {
   if (connection.state.ours()) {
     connection.peer = peer_address(socket);
     connection.deadline.start(loop_, std::exchange(connection.attempts, {}).until());
-    if (is_connected_to_itself(socket)) {
-      report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
-      end(connection, CloseReason::connect_failed, true);
-      return;
-    }
   }
   std::array<std::byte, tcp::preface_size> preface;
   tcp::encode_preface(preface, {.max_message = connection.options.max_message});
