@@ -75,15 +75,7 @@ MemoryTransport::~MemoryTransport() {
 }
 
 Result<> MemoryTransport::check_address(const Url& url) const {
-  if (url.scheme != network_.options_.scheme) {
-    return fail(ErrorKind::usage,
-                fmt::format("{} is not an address of {}://", url.text(), network_.options_.scheme));
-  }
-  if (!url.options.empty()) {
-    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has none",
-                                              url.text(), url.options.begin()->first, url.scheme));
-  }
-  return {};
+  return check_plain_address(url, network_.options_.scheme);
 }
 
 // --- listening and connecting ---

@@ -28,9 +28,7 @@ std::optional<int> dscp_number(std::string_view text) {
 } // namespace
 
 Result<> TcpTransport::check_address(const Url& url) const {
-  if (url.scheme != "tcp") {
-    return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
-  }
+  FANIN_TRY(check_scheme(url, "tcp"));
   for (const auto& [name, value] : url.options) {
     if (name == "dscp") {
       if (dscp_number(value)) continue;
