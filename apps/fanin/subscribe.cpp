@@ -81,7 +81,7 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) 
   options.on_disconnected = [&tool](auto, auto reason) {
     tool.unconnected(reason, "the other side is no publisher; use fanin send for a receiver");
   };
-  socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
+  socket = message::Subscriber::make(tool.context(), std::move(options));
   for (const message::Tag tag : arguments.tags)
     FANIN_TRY(socket->subscribe(tool.url(), tag, tool.mode()));
   return tool.run(socket->counters(), [&socket] { socket->close(); });

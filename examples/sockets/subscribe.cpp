@@ -11,16 +11,18 @@ int main(int argc, char** argv) try {
   bool met = false;
   message::Message received;
   std::size_t messages = 0;
-  message::Subscriber subscriber(*context, {.on_ready =
-                                                [&] {
-                                                  while (subscriber.recv(received)) ++messages;
-                                                },
-                                            .on_connected = [&](auto) { met = true; },
-                                            .on_disconnected =
-                                                [&](auto, auto) {
-                                                  if (met) context->stop();
-                                                }});
-  (void)subscriber.subscribe(net::Url::parse(argv[1]).value(), 7, message::Mode::high_throughput)
+  std::unique_ptr<message::Subscriber> subscriber;
+  subscriber = message::Subscriber::make(*context, {.on_ready =
+                                                        [&] {
+                                                          while (subscriber->recv(received))
+                                                            ++messages;
+                                                        },
+                                                    .on_connected = [&](auto) { met = true; },
+                                                    .on_disconnected =
+                                                        [&](auto, auto) {
+                                                          if (met) context->stop();
+                                                        }});
+  (void)subscriber->subscribe(net::Url::parse(argv[1]).value(), 7, message::Mode::high_throughput)
       .value();
   context->run();
   std::printf("%zu messages under tag 7\n", messages);

@@ -50,8 +50,8 @@ static_assert(sizeof(Counts) <= data_offset);
 
 Result<Shared> make_shared_memory(std::size_t size) {
   auto arena = FANIN_TRY(memory::Arena::make(data_offset + size, {.shared = true}));
-  new (arena.data()) Counts;
-  return std::make_shared<memory::Arena>(std::move(arena));
+  new (arena->data()) Counts;
+  return Shared(std::move(arena));
 }
 
 Counts& counts_of(const memory::Arena& shared) {

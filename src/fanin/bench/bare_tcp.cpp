@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,11 +41,12 @@ public:
   }
 
 private:
-  Ring(memory::Arena arena, std::uint64_t page) : arena_(std::move(arena)), page_(page) {
-    for (std::uint64_t at = 0; at + page_ <= arena_.size(); at += page_)
-      free_.push_back(arena_.data() + at);
+  Ring(std::unique_ptr<memory::Arena> arena, std::uint64_t page)
+      : arena_(std::move(arena)), page_(page) {
+    for (std::uint64_t at = 0; at + page_ <= arena_->size(); at += page_)
+      free_.push_back(arena_->data() + at);
   }
-  memory::Arena arena_;
+  std::unique_ptr<memory::Arena> arena_;
   std::uint64_t page_;
   std::vector<std::byte*> free_;
   std::size_t head_ = 0;

@@ -46,7 +46,7 @@ public:
                        ProcessStats& stats) {
     std::unique_ptr<SubscriberRole> role{new SubscriberRole};
     SubscriberRole& self = *role;
-    self.socket_ = std::make_unique<message::Subscriber>(
+    self.socket_ = message::Subscriber::make(
         context, message::SubscriberOptions{
                      .message_max = bench::message_size_max,
                      .on_ready =

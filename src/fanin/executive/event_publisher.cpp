@@ -57,7 +57,7 @@ Result<std::unique_ptr<EventPublisher>> EventPublisher::listen(const net::Url& u
 }
 
 bool EventPublisher::wanted() const {
-  if (publisher_->subscribers() == 0) return false;
+  if (publisher_->connections() == 0) return false;
   for (message::Tag tag = all_events_tag; tag <= storage::streams_max + 1; ++tag) {
     if (publisher_->has_subscriber(tag)) return true;
   }

@@ -45,14 +45,14 @@ struct Publishing : ::testing::Test {
         : context(test.parts(pools)) {
       for (const message::Tag tag : tags) {
         EXPECT_TRUE(
-            subscriber.subscribe(test.publisher->url(), tag, message::Mode::high_throughput));
+            subscriber->subscribe(test.publisher->url(), tag, message::Mode::high_throughput));
       }
-      test.turn([this] { return subscriber.connected(); });
+      test.turn([this] { return subscriber->connected(); });
       test.turn(); // the subscriptions arrive
     }
     void read() {
       message::Message message;
-      while (reads && subscriber.recv(message)) {
+      while (reads && subscriber->recv(message)) {
         const auto bytes = message.bytes();
         got[message.tag()].emplace_back(bytes.begin(), bytes.end());
       }
@@ -61,7 +61,8 @@ struct Publishing : ::testing::Test {
     bool reads = true;
     std::map<message::Tag, std::vector<Bytes>> got;
     message::Context context;
-    message::Subscriber subscriber{context, {.on_ready = [this] { read(); }}};
+    std::unique_ptr<message::Subscriber> subscriber =
+        message::Subscriber::make(context, {.on_ready = [this] { read(); }});
   };
 
   void turn(const std::function<bool()>& done = {}) {

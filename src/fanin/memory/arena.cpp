@@ -33,12 +33,6 @@ namespace {
 constexpr std::size_t huge_page = 2U << 20;
 std::atomic<std::uint64_t> arenas_made = 0;
 
-struct Unmap {
-  std::size_t size = 0;
-  void operator()(std::byte* data) const { munmap(data, size); }
-};
-using Mapping = std::unique_ptr<std::byte, Unmap>;
-
 std::size_t round_up(std::size_t size, std::size_t step) { return (size + step - 1) / step * step; }
 
 // A number out of a file such as /proc/meminfo ("MemAvailable:  123 kB"), after `key`.
@@ -162,19 +156,16 @@ Result<> seal(const Descriptor& file, std::size_t size) {
   return {};
 }
 
-Result<Mapping> map(std::size_t size, const ArenaOptions& options, const Descriptor& file) {
-  if (file) {
-    void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (address == MAP_FAILED) return cannot("mmap", size, errno);
-    return Mapping(static_cast<std::byte*>(address), Unmap{size});
+Result<std::byte*> map(std::size_t size, const ArenaOptions& options, const Descriptor& file) {
+  int flags = MAP_SHARED;
+  if (!file) {
+    flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if (options.reserve_only) flags |= MAP_NORESERVE;
+    if (on_reserved_huge_pages(options)) flags |= MAP_HUGETLB;
   }
-  const bool reserved_huge = on_reserved_huge_pages(options);
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-  if (options.reserve_only) flags |= MAP_NORESERVE;
-  if (reserved_huge) flags |= MAP_HUGETLB;
-  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, file.get(), 0);
   if (address == MAP_FAILED) return cannot("mmap", size, errno);
-  return Mapping(static_cast<std::byte*>(address), Unmap{size});
+  return static_cast<std::byte*>(address);
 }
 
 Result<> check_numa_node(int node) {
@@ -237,7 +228,7 @@ Result<> check_arena(std::size_t size, const ArenaOptions& options) {
                                                 limit.name, format_size(limit.bytes)));
 }
 
-Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
+Result<std::unique_ptr<Arena>> Arena::make(std::size_t size, const ArenaOptions& options) {
   if (size == 0) return fail(ErrorKind::usage, "arena of 0 B");
   if (options.shared && options.reserve_only)
     return fail(ErrorKind::usage, "an arena without memory cannot be shared");
@@ -246,37 +237,20 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
   const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
   if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
   if (!options.reserve_only) FANIN_TRY(check_arena(rounded, options));
-  Arena arena;
-  arena.id_ = ++arenas_made;
-  if (options.shared) {
-    arena.descriptor_ = FANIN_TRY(make_memory_file(rounded, options));
-  }
-  auto mapping = FANIN_TRY(map(rounded, options, arena.descriptor_));
-  if (options.shared) FANIN_TRY(seal(arena.descriptor_, rounded));
-  std::byte* const data = mapping.get();
+  std::unique_ptr<Arena> arena(new Arena);
+  arena->id_ = ++arenas_made;
+  if (options.shared) arena->descriptor_ = FANIN_TRY(make_memory_file(rounded, options));
+  std::byte* const data = FANIN_TRY(map(rounded, options, arena->descriptor_));
+  arena->data_ = data;
+  arena->size_ = rounded;
+  if (options.shared) FANIN_TRY(seal(arena->descriptor_, rounded));
   if (wants_huge && options.huge_pages == HugePages::transparent) {
     (void)madvise(data, rounded, MADV_HUGEPAGE);
   }
   if (options.numa_node >= 0 && !options.reserve_only)
     FANIN_TRY(bind_to_node(data, rounded, options.numa_node));
   if (!options.reserve_only) FANIN_TRY(populate(data, rounded));
-  arena.data_ = mapping.release();
-  arena.size_ = rounded;
   return arena;
-}
-
-Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      descriptor_(std::move(other.descriptor_)),
-      id_(std::exchange(other.id_, 0)) {}
-
-Arena& Arena::operator=(Arena&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(id_, other.id_);
-  return *this;
 }
 
 Arena::~Arena() {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/export.hpp"
@@ -30,12 +31,12 @@ struct ArenaOptions {
 
 class FANIN_API Arena {
 public:
-  Arena() = default;
   /// The memory is populated at once, so that a limit is an error here and not later. Errors:
   /// exhausted, unsupported.
-  [[nodiscard]] static Result<Arena> make(std::size_t size, const ArenaOptions& options);
-  Arena(Arena&& other) noexcept;
-  Arena& operator=(Arena&& other) noexcept;
+  [[nodiscard]] static Result<std::unique_ptr<Arena>> make(std::size_t size,
+                                                           const ArenaOptions& options);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
   ~Arena();
 
   [[nodiscard]] std::byte* data() const { return data_; }
@@ -47,6 +48,7 @@ public:
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
 private:
+  Arena() = default;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   Descriptor descriptor_;

@@ -18,22 +18,22 @@ namespace {
 TEST(Arena, what_is_shared_can_be_mapped_by_others_to_read_and_not_be_changed_in_size) {
   const auto arena = Arena::make(1U << 20, {.huge_pages = HugePages::off, .shared = true});
   ASSERT_TRUE(arena) << arena.error().text;
-  arena->data()[4097] = std::byte{42};
+  (*arena)->data()[4097] = std::byte{42};
   const auto* const read = static_cast<const std::byte*>(
-      mmap(nullptr, arena->size(), PROT_READ, MAP_SHARED, arena->descriptor(), 0));
+      mmap(nullptr, (*arena)->size(), PROT_READ, MAP_SHARED, (*arena)->descriptor(), 0));
   ASSERT_NE(read, MAP_FAILED);
   EXPECT_EQ(read[4097], std::byte{42});
-  munmap(const_cast<std::byte*>(read), arena->size());
-  EXPECT_NE(ftruncate(arena->descriptor(), 0), 0);
-  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->descriptor(), 0),
+  munmap(const_cast<std::byte*>(read), (*arena)->size());
+  EXPECT_NE(ftruncate((*arena)->descriptor(), 0), 0);
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, (*arena)->descriptor(), 0),
             MAP_FAILED);
 }
 
 TEST(Arena, no_two_have_the_same_number) {
   const auto first = Arena::make(4096, {.shared = true});
   const auto second = Arena::make(4096, {});
-  EXPECT_NE(first->id(), second->id());
-  EXPECT_EQ(second->descriptor(), -1);
+  EXPECT_NE((*first)->id(), (*second)->id());
+  EXPECT_EQ((*second)->descriptor(), -1);
 }
 
 // In a process of its own, since the limit cannot be raised again.

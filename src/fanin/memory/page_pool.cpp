@@ -19,16 +19,12 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
       new PagePool(std::move(arena), options.page_size, options.pages));
 }
 
-PagePool::PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages)
-    : arena_(std::move(arena)),
-      pages_(pages),
-      free_(pages),
-      available_(pages),
-      available_min_(pages) {
+PagePool::PagePool(std::unique_ptr<Arena> arena, std::uint32_t page_size, std::uint32_t pages)
+    : arena_(std::move(arena)), pages_(pages), free_(pages), available_(pages) {
   page_size_ = page_size;
-  arena_of_pages_ = &arena_;
+  arena_of_pages_ = arena_.get();
   for (std::uint32_t i = 0; i < pages; ++i) {
-    pages_[i].data = arena_.data() + std::size_t{i} * page_size;
+    pages_[i].data = arena_->data() + std::size_t{i} * page_size;
     pages_[i].home = this;
     pages_[i].index = i;
     free_[pages - 1 - i] = &pages_[i]; // page 0 goes first

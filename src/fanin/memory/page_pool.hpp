@@ -140,15 +140,13 @@ public:
     Page* page = free_[at(--available_)];
     page->read_elsewhere = false;
     ++page->lends;
-    if (available_ < available_min_) available_min_ = available_;
     return Loan{page};
   }
   [[nodiscard]] std::uint32_t available() const { return available_; }
-  [[nodiscard]] std::uint32_t available_min() const { return available_min_; } ///< since start
   [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
 
 private:
-  PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);
+  PagePool(std::unique_ptr<Arena> arena, std::uint32_t page_size, std::uint32_t pages);
   void put(Page* page) override {
     FANIN_ASSERT(available_ < pages()); // each loan comes back once
     if (page->read_elsewhere) {
@@ -164,12 +162,11 @@ private:
     return index < pages() ? index : index - pages();
   }
 
-  Arena arena_;
+  std::unique_ptr<Arena> arena_;
   std::vector<Page> pages_;
   std::vector<Page*> free_; // a ring; pages are taken from its end
   std::uint32_t first_ = 0;
   std::uint32_t available_;
-  std::uint32_t available_min_;
 };
 
 inline void PageRef::reset() {

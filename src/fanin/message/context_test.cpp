@@ -179,7 +179,7 @@ TEST_F(ContextTest, an_address_that_cannot_be_used_is_an_error_of_every_socket) 
   Context one = make();
   const auto ready = [](Message&) {};
   const auto sockets = [&](const net::Url& at) {
-    Subscriber subscriber(one, {.on_message = ready});
+    const auto subscriber = Subscriber::make(one, {.on_message = ready});
     std::vector<ErrorKind> kinds;
     const auto note = [&](const auto& result) {
       kinds.push_back(result ? ErrorKind::internal : result.error().kind);
@@ -189,7 +189,7 @@ TEST_F(ContextTest, an_address_that_cannot_be_used_is_an_error_of_every_socket) 
     note(Publisher::listen(one, at, {}));
     note(LowLatencySender::connect(one, at));
     note(HighThroughputSender::connect(one, at));
-    note(subscriber.subscribe(at, 1, Mode::low_latency));
+    note(subscriber->subscribe(at, 1, Mode::low_latency));
     return kinds;
   };
   EXPECT_EQ(sockets(net::Url::parse("nosuch://here").value()),

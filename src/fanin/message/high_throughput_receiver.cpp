@@ -2,7 +2,6 @@
 #include "fanin/base/try.hpp"
 
 #include "fanin/message/acceptor.hpp"
-#include "fanin/message/page_queue.hpp"
 
 namespace fanin::message {
 namespace detail {
@@ -10,19 +9,6 @@ namespace detail {
 class HighThroughputReceiverSocket final : public HighThroughputReceiver, AcceptorOwner {
 public:
   HighThroughputReceiverSocket(Context& context, HighThroughputReceiverOptions options);
-  [[nodiscard]] Result<> listen(const net::Url& url);
-
-  bool recv(Message& message) override {
-    if (!queue_.next(message)) return false;
-    ++counters_.messages;
-    counters_.bytes += message.size();
-    return true;
-  }
-  bool recv(std::vector<std::byte>& message) override;
-  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
-  void close() override { acceptor_.close(); }
-  std::string peer_name(PeerId peer) const override;
-  std::size_t connections() const override { return acceptor_.peers(); }
 
 private:
   struct Sender; // a peer
@@ -33,10 +19,7 @@ private:
   void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) override;
   void cut_off(PeerId id, CloseReason reason);
 
-  PageQueue queue_;
   HighThroughputReceiverOptions options_;
-  Message copied_; // the one that recv() copies from
-  Acceptor acceptor_;
 };
 
 struct HighThroughputReceiverSocket::Sender final : Peer {
@@ -45,33 +28,15 @@ struct HighThroughputReceiverSocket::Sender final : Peer {
 
 HighThroughputReceiverSocket::HighThroughputReceiverSocket(Context& context,
                                                            HighThroughputReceiverOptions options)
-    : queue_(context, counters_,
-             {.message_max = options.message_max,
-              .unfinished_max = options.unfinished_max,
-              .on_ready = std::move(options.on_ready)},
-             [this](PageSource& source, CloseReason reason) { cut_off(source.id, reason); }),
-      options_(std::move(options)),
-      acceptor_(context, *this, counters_,
-                {.message_max = std::min(options_.message_max, Message::size_max)}) {}
-
-Result<> HighThroughputReceiverSocket::listen(const net::Url& url) {
-  url_ = FANIN_TRY(acceptor_.listen(url));
-  return {};
-}
-
-bool HighThroughputReceiverSocket::recv(std::vector<std::byte>& message) {
-  if (!recv(copied_)) return false;
-  message.clear();
-  for (std::size_t i = 0; i < copied_.pieces(); ++i) {
-    const auto bytes = copied_.piece(i).bytes();
-    message.insert(message.end(), bytes.begin(), bytes.end());
-  }
-  return true;
-}
-
-std::string HighThroughputReceiverSocket::peer_name(PeerId id) const {
-  const auto peer = acceptor_.find(id);
-  return peer == nullptr ? "" : peer->name;
+    : HighThroughputReceiver(
+          context,
+          {.message_max = options.message_max,
+           .unfinished_max = options.unfinished_max,
+           .on_ready = std::move(options.on_ready)},
+          [this](PageSource& source, CloseReason reason) { cut_off(source.id, reason); }),
+      options_(std::move(options)) {
+  acceptor_.reset(new Acceptor(context, *this, counters_,
+                               {.message_max = std::min(options_.message_max, Message::size_max)}));
 }
 
 std::shared_ptr<Peer> HighThroughputReceiverSocket::admit(const Hello& hello) {
@@ -97,12 +62,12 @@ void HighThroughputReceiverSocket::on_closed(const std::shared_ptr<Peer>& peer,
 }
 
 void HighThroughputReceiverSocket::cut_off(PeerId id, CloseReason reason) {
-  const auto peer = acceptor_.find(id);
+  const auto peer = acceptor_->find(id);
   if (peer == nullptr) { // it has left already
     ++counters_.closed[static_cast<std::size_t>(reason)];
     return;
   }
-  acceptor_.close(*peer, reason);
+  acceptor_->close(*peer, reason);
   if (options_.on_disconnected) options_.on_disconnected(id, reason);
 }
 
@@ -113,8 +78,18 @@ HighThroughputReceiver::listen(Context& context, const net::Url& url,
                                HighThroughputReceiverOptions options) {
   auto receiver =
       std::make_unique<detail::HighThroughputReceiverSocket>(context, std::move(options));
-  if (auto listening = receiver->listen(url); !listening) return std::unexpected(listening.error());
+  receiver->url_ = FANIN_TRY(receiver->also_listen(url));
   return receiver;
+}
+
+bool HighThroughputReceiver::recv(std::vector<std::byte>& message) {
+  if (!recv(copied_)) return false;
+  message.clear();
+  for (std::size_t i = 0; i < copied_.pieces(); ++i) {
+    const auto bytes = copied_.piece(i).bytes();
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  }
+  return true;
 }
 
 } // namespace fanin::message

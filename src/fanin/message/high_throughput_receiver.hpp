@@ -32,8 +32,9 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
-#include "fanin/message/counters.hpp"
+#include "fanin/message/listening_socket.hpp"
 #include "fanin/message/message.hpp"
+#include "fanin/message/page_queue.hpp"
 
 namespace fanin::message {
 
@@ -51,33 +52,30 @@ struct HighThroughputReceiverOptions {
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
-class HighThroughputReceiver {
+class HighThroughputReceiver : public ListeningSocket {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
   [[nodiscard]] FANIN_API static Result<std::unique_ptr<HighThroughputReceiver>>
   listen(Context& context, const net::Url& url, HighThroughputReceiverOptions options = {});
-  virtual ~HighThroughputReceiver() = default;
 
   /// Gives the next message, in place; false if there is none now. `message` releases what it held
   /// before, so use the same object again. Does not run the loop.
-  [[nodiscard]] virtual bool recv(Message& message) = 0;
+  [[nodiscard]] bool recv(Message& message) {
+    if (!queue_.next(message)) return false;
+    ++counters_.messages;
+    counters_.bytes += message.size();
+    return true;
+  }
   /// The next message, copied into the caller's bytes.
-  [[nodiscard]] virtual bool recv(std::vector<std::byte>& message) = 0;
-
-  /// Listens at one more address, also of another network. Returns it with the port that was
-  /// chosen.
-  [[nodiscard]] virtual Result<net::Url> also_listen(const net::Url& url) = 0;
-  /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
-  /// see an orderly end; without it they may be told that what they sent last was not taken.
-  virtual void close() = 0;
-  [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  [[nodiscard]] virtual std::string peer_name(PeerId peer) const = 0;
-  [[nodiscard]] virtual std::size_t connections() const = 0;
-  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+  [[nodiscard]] FANIN_API bool recv(std::vector<std::byte>& message);
 
 protected:
-  SocketCounters counters_;
-  net::Url url_;
+  HighThroughputReceiver(Context& context, PageQueue::Options options, PageQueue::OnBad on_bad)
+      : queue_(context, counters_, std::move(options), std::move(on_bad)) {}
+  PageQueue queue_;
+
+private:
+  Message copied_; // the one that recv() copies from
 };
 
 } // namespace fanin::message

@@ -6,10 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "fanin/memory/copy.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/connector.hpp"
-#include "fanin/message/gathering_page.hpp"
 
 namespace fanin::message {
 namespace detail {
@@ -33,14 +32,7 @@ public:
   ~HighThroughputSenderSocket() override;
   [[nodiscard]] Result<> connect(const net::Url& url) { return connector_.connect(url); }
 
-  net::SendOutcome send(std::span<const std::byte> message) override {
-    std::byte* const at = page_.append(message.size());
-    if (at == nullptr) return send_slowly(message);
-    memory::copy(at, message);
-    ++counters_.messages;
-    counters_.bytes += message.size();
-    return net::SendOutcome::accepted;
-  }
+  using HighThroughputSender::send;
   net::SendOutcome send(const memory::View& message) override;
   void flush() override;
   bool sent() const override { return page_.empty() && outbox_.empty(); }
@@ -55,7 +47,7 @@ private:
   void on_closed(CloseReason reason) override;
   Answer at_turn_end() override;
 
-  net::SendOutcome send_slowly(std::span<const std::byte> message);
+  net::SendOutcome send_slowly(std::span<const std::byte> message) override;
   net::SendOutcome send_split(std::span<const std::byte> message);
   net::SendOutcome send_large(const memory::View& message);
   [[nodiscard]] net::SendOutcome check(std::uint64_t size) const;
@@ -72,7 +64,6 @@ private:
   void finish_closing();
   [[nodiscard]] bool can_take() const;
 
-  GatheringPage page_; // first: what send() touches
   Context& context_;
   HighThroughputSenderOptions options_;
   std::deque<Parcel> outbox_; // before what is in page_; not taken by the transport yet
@@ -90,7 +81,7 @@ private:
 
 HighThroughputSenderSocket::HighThroughputSenderSocket(Context& context,
                                                        HighThroughputSenderOptions options)
-    : page_(context.send_pool(), 0),
+    : HighThroughputSender(context.send_pool()),
       context_(context),
       options_(std::move(options)),
       deadline_([this] { flush(); }),
@@ -348,7 +339,7 @@ HighThroughputSender::connect(Context& context, const net::Url& url,
                                               options.page_size, Hello::page_max_least));
   }
   auto sender = std::make_unique<detail::HighThroughputSenderSocket>(context, std::move(options));
-  if (auto connected = sender->connect(url); !connected) return std::unexpected(connected.error());
+  FANIN_TRY(sender->connect(url));
   return sender;
 }
 

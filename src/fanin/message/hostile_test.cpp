@@ -357,7 +357,7 @@ TEST_P(Hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   for (std::size_t i = 8; i < many.size(); i += 8) many[i] = static_cast<std::byte>(i);
   ask(many);
   EXPECT_EQ(publisher->counters().closed[static_cast<std::size_t>(CloseReason::bad_page)], 5U);
-  EXPECT_EQ(publisher->subscribers(), 0U);
+  EXPECT_EQ(publisher->connections(), 0U);
 }
 
 TEST_P(Hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
@@ -379,11 +379,11 @@ TEST_P(Hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
   std::vector<std::unique_ptr<HostilePeer>> greedy;
   for (std::uint8_t i = 0; i < 6; ++i) greedy.push_back(ask(static_cast<std::uint8_t>(10 * i), 9));
   EXPECT_EQ(publisher->counters().closed[static_cast<std::size_t>(CloseReason::bad_page)], 4U);
-  EXPECT_EQ(publisher->subscribers(), 3U);
+  EXPECT_EQ(publisher->connections(), 3U);
   EXPECT_TRUE(publisher->has_subscriber(200));
   EXPECT_FALSE(modest->closed);
   greedy.clear();
-  ASSERT_TRUE(ends.until([&] { return publisher->subscribers() == 1; }));
+  ASSERT_TRUE(ends.until([&] { return publisher->connections() == 1; }));
   const auto again = ask(100, 10); // what has gone does not count
   EXPECT_FALSE(again->closed);
 }

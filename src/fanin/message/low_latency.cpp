@@ -83,12 +83,7 @@ void LowLatencySenderSocket::on_message(net::Event& event) {
   if (!options_.on_answer) return connector_.fail(CloseReason::bad_page);
   ++counters_.answers;
   answer_.receive(PeerId::none, std::move(event.message), std::move(event.rest));
-  try {
-    options_.on_answer(answer_);
-  } catch (...) {
-    connector_.fail(CloseReason::callback_threw);
-  }
-  answer_.release();
+  if (!answer_.hand_to(options_.on_answer)) connector_.fail(CloseReason::callback_threw);
 }
 
 void LowLatencySenderSocket::on_writable() {
@@ -113,14 +108,9 @@ void LowLatencySenderSocket::on_closed(CloseReason reason) {
 class LowLatencyReceiverSocket final : public LowLatencyReceiver, AcceptorOwner {
 public:
   LowLatencyReceiverSocket(Context& context, LowLatencyReceiverOptions options);
-  [[nodiscard]] Result<> listen(const net::Url& url);
 
-  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
   net::SendOutcome answer(PeerId peer, const memory::View& message) override;
   net::SendOutcome answer(PeerId peer, std::span<const std::byte> message) override;
-  void close() override { acceptor_.close(); }
-  std::string peer_name(PeerId peer) const override;
-  std::size_t connections() const override { return acceptor_.peers(); }
 
 private:
   std::shared_ptr<Peer> admit(const Hello& hello) override;
@@ -132,23 +122,18 @@ private:
   LowLatencyReceiverOptions options_;
   Message message_; // the one in the callback
   net::PageFiller filler_; // of answers
-  Acceptor acceptor_;
 };
 
 LowLatencyReceiverSocket::LowLatencyReceiverSocket(Context& context,
                                                    LowLatencyReceiverOptions options)
-    : options_(std::move(options)),
-      filler_(context.send_pool()),
-      acceptor_(context, *this, counters_,
-                {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}) {}
-
-Result<> LowLatencyReceiverSocket::listen(const net::Url& url) {
-  url_ = FANIN_TRY(acceptor_.listen(url));
-  return {};
+    : options_(std::move(options)), filler_(context.send_pool()) {
+  acceptor_.reset(
+      new Acceptor(context, *this, counters_,
+                   {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}));
 }
 
 net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, const memory::View& message) {
-  const std::shared_ptr<Peer> peer = acceptor_.find(id);
+  const std::shared_ptr<Peer> peer = acceptor_->find(id);
   if (peer == nullptr) return net::SendOutcome::closed;
   if (message.size > peer->hello.message_max) return net::SendOutcome::too_large;
   if (peer->answer_owed) return net::SendOutcome::backpressure; // to its hello
@@ -161,11 +146,6 @@ net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, std::span<const std
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
   const memory::View view = filler_.copy(message);
   return answer(id, view.page ? view : memory::HeapPage::copy(message));
-}
-
-std::string LowLatencyReceiverSocket::peer_name(PeerId id) const {
-  const auto peer = acceptor_.find(id);
-  return peer == nullptr ? "" : peer->name;
 }
 
 std::shared_ptr<Peer> LowLatencyReceiverSocket::admit(const Hello& hello) {
@@ -181,15 +161,10 @@ void LowLatencyReceiverSocket::on_message(const std::shared_ptr<Peer>& peer, net
   ++counters_.pages;
   counters_.bytes += event.message.size + event.rest.size;
   message_.receive(peer->id, std::move(event.message), std::move(event.rest));
-  try {
-    options_.on_message(message_);
-  } catch (...) {
-    if (peer->link) { // else it has closed the receiver
-      acceptor_.close(*peer, CloseReason::callback_threw);
-      on_closed(peer, CloseReason::callback_threw);
-    }
-  }
-  message_.release();
+  const bool good = message_.hand_to(options_.on_message);
+  if (good || !peer->link) return; // it may have closed the receiver
+  acceptor_->close(*peer, CloseReason::callback_threw);
+  on_closed(peer, CloseReason::callback_threw);
 }
 
 void LowLatencyReceiverSocket::on_writable(Peer& peer) {
@@ -205,7 +180,7 @@ void LowLatencyReceiverSocket::on_closed(const std::shared_ptr<Peer>& peer, Clos
 Result<std::unique_ptr<LowLatencySender>>
 LowLatencySender::connect(Context& context, const net::Url& url, LowLatencySenderOptions options) {
   auto sender = std::make_unique<detail::LowLatencySenderSocket>(context, std::move(options));
-  if (auto connected = sender->connect(url); !connected) return std::unexpected(connected.error());
+  FANIN_TRY(sender->connect(url));
   return sender;
 }
 
@@ -215,7 +190,7 @@ LowLatencyReceiver::listen(Context& context, const net::Url& url,
   if (!options.on_message)
     return fail(ErrorKind::usage, "on_message is not set, so nobody would receive the messages");
   auto receiver = std::make_unique<detail::LowLatencyReceiverSocket>(context, std::move(options));
-  if (auto listening = receiver->listen(url); !listening) return std::unexpected(listening.error());
+  receiver->url_ = FANIN_TRY(receiver->also_listen(url));
   return receiver;
 }
 

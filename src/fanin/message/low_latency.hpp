@@ -39,6 +39,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/listening_socket.hpp"
 #include "fanin/message/message.hpp"
 
 namespace fanin::message {
@@ -94,16 +95,12 @@ struct LowLatencyReceiverOptions {
   std::function<void(PeerId)> on_writable = {}; ///< after an answer's backpressure: try again
 };
 
-class LowLatencyReceiver {
+class LowLatencyReceiver : public ListeningSocket {
 public:
   /// Errors: usage (the address, no on_message), unsupported (the address), refused (in use).
   [[nodiscard]] FANIN_API static Result<std::unique_ptr<LowLatencyReceiver>>
   listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
-  virtual ~LowLatencyReceiver() = default;
 
-  /// Listens at one more address, also of another network. Returns it with the port that was
-  /// chosen.
-  [[nodiscard]] virtual Result<net::Url> also_listen(const net::Url& url) = 0;
   /// Sends an answer at once to a peer that has on_answer. Outcome: backpressure: not taken,
   /// on_writable follows; too_large: over half of the peer's receive page, or the peer takes no
   /// answers; closed: the peer is gone.
@@ -112,17 +109,6 @@ public:
   /// Outcome: too_large also if they do not fit into such a page.
   [[nodiscard]] virtual net::SendOutcome answer(PeerId peer,
                                                 std::span<const std::byte> message) = 0;
-  /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
-  /// see an orderly end; without it they may be told that what they sent last was not taken.
-  virtual void close() = 0;
-  [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  [[nodiscard]] virtual std::string peer_name(PeerId peer) const = 0;
-  [[nodiscard]] virtual std::size_t connections() const = 0;
-  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
-
-protected:
-  SocketCounters counters_;
-  net::Url url_;
 };
 
 } // namespace fanin::message

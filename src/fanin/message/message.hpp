@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,17 @@ public:
   void receive(PeerId peer, memory::View view, memory::View rest);
   void receive(PeerId peer, std::vector<memory::View>& pieces); ///< takes them; at least one
   void release(); ///< releases its pages
+  /// Calls back with it, then releases it. False: the callback threw.
+  [[nodiscard]] bool hand_to(const std::function<void(Message&)>& callback) {
+    try {
+      callback(*this);
+    } catch (...) {
+      release();
+      return false;
+    }
+    release();
+    return true;
+  }
   [[nodiscard]] bool take_tag(); ///< from the beginning of the message; false: there is none
 
 private:

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
@@ -89,7 +90,7 @@ private:
   Answer at_turn_end() override;
   void call_on_ready();
   void reject_after_throw(); // on_ready threw
-  bool next_slowly(Message& message, PageReader::Step step, Frame frame);
+  FANIN_API bool next_slowly(Message& message, PageReader::Step step, Frame frame);
   // No page is queued or being read.
   [[nodiscard]] bool empty() const { return pages_.empty() && reading_.source == nullptr; }
   [[nodiscard]] bool next_page();

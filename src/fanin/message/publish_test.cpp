@@ -20,15 +20,16 @@ using Bytes = std::vector<std::byte>;
 // A subscriber that keeps what it gets, by tag.
 struct Listener {
   explicit Listener(Context& context, std::uint64_t message_max = SubscriberOptions{}.message_max)
-      : subscriber(context, {.message_max = message_max,
-                             .on_message = [this](Message& message) { note(message); },
-                             .on_ready =
-                                 [this] {
-                                   Message message;
-                                   while (reads && subscriber.recv(message)) note(message);
-                                 },
-                             .on_disconnected =
-                                 [this](PeerId, CloseReason reason) { ended.push_back(reason); }}) {
+      : subscriber(Subscriber::make(
+            context,
+            {.message_max = message_max,
+             .on_message = [this](Message& message) { note(message); },
+             .on_ready =
+                 [this] {
+                   Message message;
+                   while (reads && subscriber->recv(message)) note(message);
+                 },
+             .on_disconnected = [this](PeerId, CloseReason reason) { ended.push_back(reason); }})) {
   }
 
   void note(Message& message) {
@@ -44,7 +45,7 @@ struct Listener {
   std::map<Tag, std::vector<Bytes>> got;
   std::vector<CloseReason> ended;
   bool reads = true;
-  Subscriber subscriber;
+  std::unique_ptr<Subscriber> subscriber;
 };
 
 class Publish : public ::testing::TestWithParam<testing::NetworkKind> {
@@ -61,8 +62,8 @@ protected:
                                    std::uint64_t message_max = SubscriberOptions{}.message_max) {
     auto listener = std::make_unique<Listener>(context, message_max);
     for (const Tag tag : tags)
-      EXPECT_TRUE(listener->subscriber.subscribe(publisher->url(), tag, mode));
-    EXPECT_TRUE(ends.until([&] { return listener->subscriber.connected(); }));
+      EXPECT_TRUE(listener->subscriber->subscribe(publisher->url(), tag, mode));
+    EXPECT_TRUE(ends.until([&] { return listener->subscriber->connected(); }));
     ends.turn(); // the subscriptions arrive
     return listener;
   }
@@ -123,13 +124,13 @@ TEST_P(Publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
   const auto first = std::move(publisher);
   start();
   Listener listener(ends.client());
-  const auto one = listener.subscriber.subscribe(first->url(), 1, Mode::low_latency).value();
+  const auto one = listener.subscriber->subscribe(first->url(), 1, Mode::low_latency).value();
   const auto two =
-      listener.subscriber.subscribe(publisher->url(), 1, Mode::high_throughput).value();
+      listener.subscriber->subscribe(publisher->url(), 1, Mode::high_throughput).value();
   EXPECT_NE(one, two);
-  EXPECT_EQ(listener.subscriber.subscribe(first->url(), 2, Mode::high_throughput).value(), one);
+  EXPECT_EQ(listener.subscriber->subscribe(first->url(), 2, Mode::high_throughput).value(), one);
   ASSERT_TRUE(ends.until([&] { return first->has_subscriber(2) && publisher->has_subscriber(1); }));
-  listener.subscriber.unsubscribe(one, 2, Mode::high_throughput);
+  listener.subscriber->unsubscribe(one, 2, Mode::high_throughput);
   ASSERT_TRUE(ends.until([&] { return !first->has_subscriber(2); }));
   ASSERT_EQ(first->publish(1, pattern(3, 3)), net::SendOutcome::accepted);
   ASSERT_EQ(first->publish(2, pattern(3, 3)), net::SendOutcome::accepted);
@@ -141,8 +142,8 @@ TEST_P(Publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
 TEST_P(Publish, who_has_closed_subscribes_to_nothing_more) {
   start();
   const auto listener = listen({1}, Mode::high_throughput);
-  listener->subscriber.close();
-  const auto again = listener->subscriber.subscribe(publisher->url(), 2, Mode::high_throughput);
+  listener->subscriber->close();
+  const auto again = listener->subscriber->subscribe(publisher->url(), 2, Mode::high_throughput);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().kind, ErrorKind::usage);
 }
@@ -156,7 +157,7 @@ TEST_P(Publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
     for (int i = 0; i < 50; ++i) send(1, pattern(700, sent++));
     ASSERT_TRUE(ends.until([&] { return comes->messages() == 50; }));
   }
-  ASSERT_TRUE(ends.until([&] { return publisher->subscribers() == 1; }));
+  ASSERT_TRUE(ends.until([&] { return publisher->connections() == 1; }));
   for (int i = 0; i < 50; ++i) send(1, pattern(700, sent++));
   ASSERT_TRUE(ends.until([&] { return stays->messages() == sent; }));
   for (std::uint64_t i = 0; i < sent; ++i) ASSERT_EQ(stays->got[1][i], pattern(700, i));
@@ -167,7 +168,7 @@ TEST_P(Publish, subscriptions_are_renewed_after_a_reconnection) {
   const net::Url url = publisher->url();
   const auto listener = listen({5, 6}, Mode::high_throughput);
   publisher.reset();
-  ASSERT_TRUE(ends.until([&] { return !listener->subscriber.connected(); }));
+  ASSERT_TRUE(ends.until([&] { return !listener->subscriber->connected(); }));
   publisher = Publisher::listen(ends.server(), url).value();
   ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(6); }));
   send(6, pattern(9, 9));
@@ -241,7 +242,7 @@ TEST_P(Publish, who_comes_when_there_are_enough_is_turned_away_until_one_leaves)
          .on_subscriber_gone = [&](PeerId id, CloseReason) { gone.push_back(id); }});
   auto first = listen({1}, Mode::high_throughput);
   Listener late(ends.client());
-  ASSERT_TRUE(late.subscriber.subscribe(publisher->url(), 1, Mode::high_throughput));
+  ASSERT_TRUE(late.subscriber->subscribe(publisher->url(), 1, Mode::high_throughput));
   const auto& turned_away =
       publisher->counters().closed[static_cast<std::size_t>(CloseReason::too_many)];
   ASSERT_TRUE(ends.until([&] { return turned_away > 0 && !late.ended.empty(); }));
@@ -395,7 +396,7 @@ TEST_P(SlowSubscribers, that_reads_after_all_gets_what_was_accepted_before_close
 TEST_P(SlowSubscribers, has_few_small_messages_waiting) {
   start({.send_queue_bytes = 65536});
   const auto low = listen({1}, Mode::low_latency);
-  while (publisher->subscribers() > 0) // without a turn, nobody reads
+  while (publisher->connections() > 0) // without a turn, nobody reads
     ASSERT_EQ(publisher->publish(1, pattern(1, 0)), net::SendOutcome::accepted);
   EXPECT_LE(publisher->counters().skipped, 65536 / sizeof(Parcel));
 }
@@ -410,12 +411,12 @@ TEST_P(LongClose, goes_on_as_long_as_a_subscriber_reads) {
   Message message;
   for (int page = 0; page < 3; ++page) { // the transport and the publisher have as many
     for (int i = 0; i < 16; ++i)
-      ASSERT_TRUE(ends.until([&] { return sleeper->subscriber.recv(message); }));
+      ASSERT_TRUE(ends.until([&] { return sleeper->subscriber->recv(message); }));
     const Time start = ends.now();
     while (ends.now() - start < std::chrono::seconds{3}) ends.turn();
   }
   for (std::uint64_t i = 3 * 16; i < accepted; ++i)
-    ASSERT_TRUE(ends.until([&] { return sleeper->subscriber.recv(message); })) << i;
+    ASSERT_TRUE(ends.until([&] { return sleeper->subscriber->recv(message); })) << i;
   EXPECT_TRUE(ends.until([&] { return !sleeper->ended.empty(); }));
 }
 

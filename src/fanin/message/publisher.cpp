@@ -27,16 +27,12 @@ class PublisherSocket final : public Publisher, AcceptorOwner, TurnEndTask {
 public:
   PublisherSocket(Context& context, PublisherOptions options);
   ~PublisherSocket() override;
-  [[nodiscard]] Result<> listen(const net::Url& url);
 
   net::SendOutcome publish(Tag tag, std::span<const std::byte> message) override;
   net::SendOutcome publish(Tag tag, const memory::View& message) override;
   void flush() override;
   void close() override;
-  Result<net::Url> also_listen(const net::Url& url) override { return acceptor_.listen(url); }
-  std::size_t subscribers() const override { return acceptor_.peers(); }
   bool has_subscriber(Tag tag) override { return !table_.find(tag).empty(); }
-  std::string peer_name(PeerId peer) const override;
   std::uint64_t skipped(PeerId subscriber) const override;
 
 private:
@@ -86,7 +82,6 @@ private:
   bool closed_ = false;
   net::Timer deadline_;
   net::Timer linger_; // of close()
-  Acceptor acceptor_;
 };
 
 PublisherSocket::PublisherSocket(Context& context, PublisherOptions options)
@@ -95,19 +90,16 @@ PublisherSocket::PublisherSocket(Context& context, PublisherOptions options)
       filler_(context.send_pool()),
       table_(context.send_pool(), context.random().next()),
       deadline_([this] { flush(); }),
-      linger_([this] { expire_closing(); }),
-      acceptor_(context, *this, counters_,
-                {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
-                 .low_latency = true}) {}
+      linger_([this] { expire_closing(); }) {
+  acceptor_.reset(
+      new Acceptor(context, *this, counters_,
+                   {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
+                    .low_latency = true}));
+}
 
 PublisherSocket::~PublisherSocket() {
   context_.forget(*this);
   if (closing_ && !closed_) context_.closing(-1);
-}
-
-Result<> PublisherSocket::listen(const net::Url& url) {
-  url_ = FANIN_TRY(acceptor_.listen(url));
-  return {};
 }
 
 // --- publishing ---
@@ -292,7 +284,7 @@ void PublisherSocket::give_large(Group& group, Tag tag, const memory::View& mess
 
 void PublisherSocket::disconnect_scheduled() {
   while (!to_disconnect_.empty()) {
-    const auto peer = acceptor_.find(to_disconnect_.back());
+    const auto peer = acceptor_->find(to_disconnect_.back());
     to_disconnect_.pop_back();
     if (peer != nullptr) disconnect(peer, CloseReason::too_slow);
   }
@@ -370,8 +362,8 @@ std::shared_ptr<Peer> PublisherSocket::admit(const Hello& hello) {
 }
 
 void PublisherSocket::on_admitted(const std::shared_ptr<Peer>& peer) {
-  if (subscribers() > options_.subscribers_max)
-    return acceptor_.close(*peer, CloseReason::too_many);
+  if (connections() > options_.subscribers_max)
+    return acceptor_->close(*peer, CloseReason::too_many);
   if (options_.on_subscriber) options_.on_subscriber(peer->id);
 }
 
@@ -392,7 +384,7 @@ void PublisherSocket::on_message(const std::shared_ptr<Peer>& peer, net::Event& 
 
 void PublisherSocket::change_subscriptions() {
   for (const PeerId id : std::exchange(to_change_, {})) {
-    if (const auto peer = acceptor_.find(id)) change_subscriptions(peer);
+    if (const auto peer = acceptor_->find(id)) change_subscriptions(peer);
   }
 }
 
@@ -405,14 +397,14 @@ void PublisherSocket::change_subscriptions(const std::shared_ptr<Peer>& peer) {
   member.empty_outbox(counters_);
   while (table_.tags() > options_.tags_sum_max) {
     const Member* const greatest = table_.greatest();
-    const auto found = greatest == nullptr ? nullptr : acceptor_.find(greatest->id);
+    const auto found = greatest == nullptr ? nullptr : acceptor_->find(greatest->id);
     if (found == nullptr) return;
     disconnect(found, CloseReason::bad_page);
   }
 }
 
 void PublisherSocket::disconnect(const std::shared_ptr<Peer>& peer, CloseReason reason) {
-  acceptor_.close(*peer, reason);
+  acceptor_->close(*peer, reason);
   on_closed(peer, reason);
 }
 
@@ -440,13 +432,8 @@ void PublisherSocket::made_progress() {
   if (closing_ && !closed_) finish_closing();
 }
 
-std::string PublisherSocket::peer_name(PeerId id) const {
-  const auto peer = acceptor_.find(id);
-  return peer == nullptr ? "" : peer->name;
-}
-
 std::uint64_t PublisherSocket::skipped(PeerId id) const {
-  const auto peer = acceptor_.find(id);
+  const auto peer = acceptor_->find(id);
   return peer == nullptr ? 0 : static_cast<const Member&>(*peer).skipped;
 }
 
@@ -478,7 +465,7 @@ void PublisherSocket::end_closing() {
   linger_.cancel();
   closed_ = true;
   table_.clear();
-  acceptor_.close();
+  acceptor_->close();
   context_.closing(-1);
 }
 
@@ -487,8 +474,7 @@ void PublisherSocket::end_closing() {
 Result<std::unique_ptr<Publisher>> Publisher::listen(Context& context, const net::Url& url,
                                                      PublisherOptions options) {
   auto publisher = std::make_unique<detail::PublisherSocket>(context, std::move(options));
-  if (auto listening = publisher->listen(url); !listening)
-    return std::unexpected(listening.error());
+  publisher->url_ = FANIN_TRY(publisher->also_listen(url));
   return publisher;
 }
 

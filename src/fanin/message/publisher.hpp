@@ -31,8 +31,8 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
-#include "fanin/message/counters.hpp"
 #include "fanin/message/high_throughput_sender.hpp"
+#include "fanin/message/listening_socket.hpp"
 
 namespace fanin::message {
 
@@ -60,12 +60,11 @@ struct PublisherOptions {
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
-class Publisher {
+class Publisher : public ListeningSocket {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
   [[nodiscard]] FANIN_API static Result<std::unique_ptr<Publisher>>
   listen(Context& context, const net::Url& url, PublisherOptions options = {});
-  virtual ~Publisher() = default;
 
   /// Publishes to all subscribers of the tag. If there are none, it is accepted too. Backpressure:
   /// nobody gets it, on_writable follows (SlowSubscriber::block). A subscriber that takes no
@@ -78,23 +77,11 @@ public:
   /// Takes no more messages and subscribers. Accepted messages are delivered (Context::drain()) to
   /// subscribers that read. Unless SlowSubscriber::block it ends when none has read so much within
   /// 5 s that more could be sent to it.
-  virtual void close() = 0;
+  void close() override = 0;
 
-  /// Listens at one more address, also of another network. Returns it with the port that was
-  /// chosen.
-  [[nodiscard]] virtual Result<net::Url> also_listen(const net::Url& url) = 0;
-  [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  /// The number of connections; a subscriber with both modes has two.
-  [[nodiscard]] virtual std::size_t subscribers() const = 0;
   [[nodiscard]] virtual bool has_subscriber(Tag tag) = 0;
-  [[nodiscard]] virtual std::string peer_name(PeerId peer) const = 0;
   /// Messages that this subscriber did not get.
   [[nodiscard]] virtual std::uint64_t skipped(PeerId subscriber) const = 0;
-  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
-
-protected:
-  SocketCounters counters_;
-  net::Url url_;
 };
 
 } // namespace fanin::message

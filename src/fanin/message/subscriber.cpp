@@ -34,16 +34,15 @@ std::uint64_t tagged_max(const SubscriberOptions& options) {
 
 } // namespace
 
-class SubscriberSocket {
+class SubscriberSocket final : public Subscriber {
 public:
   SubscriberSocket(Context& context, SubscriberOptions options);
-  ~SubscriberSocket();
-  [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
-  void unsubscribe(PeerId publisher, Tag tag, Mode mode);
-  [[nodiscard]] bool recv(Message& message);
-  void close();
-  [[nodiscard]] bool connected() const;
-  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+  ~SubscriberSocket() override;
+  Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode) override;
+  void unsubscribe(PeerId publisher, Tag tag, Mode mode) override;
+  bool recv(Message& message) override;
+  void close() override;
+  bool connected() const override;
 
 private:
   struct Connection; // to a publisher, of one mode
@@ -53,7 +52,6 @@ private:
 
   Context& context_;
   SubscriberOptions options_;
-  SocketCounters counters_;
   PageQueue queue_;
   Message message_; // the one in the callback
   bool closed_ = false;
@@ -190,14 +188,8 @@ void SubscriberSocket::pass_on(Connection& connection, net::Event& event) {
   if (!message_.take_tag()) return connection.connector.fail(CloseReason::bad_page);
   ++counters_.messages;
   counters_.bytes += message_.size();
-  bool threw = false;
-  try {
-    if (options_.on_message) options_.on_message(message_);
-  } catch (...) {
-    threw = true;
-  }
-  message_.release();
-  if (threw) connection.connector.fail(CloseReason::callback_threw);
+  if (options_.on_message && !message_.hand_to(options_.on_message))
+    connection.connector.fail(CloseReason::callback_threw);
 }
 
 void SubscriberSocket::cut_off(const PageSource& source, CloseReason reason) {
@@ -219,20 +211,8 @@ void SubscriberSocket::close() {
 
 } // namespace detail
 
-Subscriber::Subscriber(Context& context, SubscriberOptions options)
-    : socket_(std::make_unique<detail::SubscriberSocket>(context, std::move(options))) {}
-
-Subscriber::~Subscriber() = default;
-
-Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
-  return socket_->subscribe(publisher, tag, mode);
+std::unique_ptr<Subscriber> Subscriber::make(Context& context, SubscriberOptions options) {
+  return std::make_unique<detail::SubscriberSocket>(context, std::move(options));
 }
-void Subscriber::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
-  socket_->unsubscribe(publisher, tag, mode);
-}
-bool Subscriber::recv(Message& message) { return socket_->recv(message); }
-void Subscriber::close() { socket_->close(); }
-bool Subscriber::connected() const { return socket_->connected(); }
-const SocketCounters& Subscriber::counters() const { return socket_->counters(); }
 
 } // namespace fanin::message

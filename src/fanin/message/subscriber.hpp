@@ -14,11 +14,12 @@
 /// int main() { // prints the size of each message with tag 7
 ///   const auto context = message::Context::make().value();
 ///   message::Message received; // used again, since it holds the page that it is in
-///   message::Subscriber subscriber(*context, {.on_ready = [&] {
-///     while (subscriber.recv(received)) std::printf("%zu bytes\n", received.bytes().size());
+///   std::unique_ptr<message::Subscriber> subscriber;
+///   subscriber = message::Subscriber::make(*context, {.on_ready = [&] {
+///     while (subscriber->recv(received)) std::printf("%zu bytes\n", received.bytes().size());
 ///   }});
-///   (void)subscriber.subscribe(net::Url::parse("tcp://localhost:7000").value(), 7,
-///                              message::Mode::high_throughput).value();
+///   (void)subscriber->subscribe(net::Url::parse("tcp://localhost:7000").value(), 7,
+///                               message::Mode::high_throughput).value();
 ///   context->run();
 /// }
 /// ```
@@ -51,35 +52,29 @@ struct SubscriberOptions {
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
-namespace detail {
-class SubscriberSocket;
-}
-
-class Subscriber final {
+class Subscriber {
 public:
-  FANIN_API Subscriber(Context& context, SubscriberOptions options);
-  FANIN_API ~Subscriber();
-  Subscriber(const Subscriber&) = delete;
-  Subscriber& operator=(const Subscriber&) = delete;
+  [[nodiscard]] FANIN_API static std::unique_ptr<Subscriber> make(Context& context,
+                                                                  SubscriberOptions options);
+  virtual ~Subscriber() = default;
 
   /// Subscribes, and connects to that publisher in that mode unless it is connected already.
   /// Returns at once. The id is the same for the same URL, in both modes. Errors: usage (the
   /// address, or close() was called), unsupported (the address).
-  [[nodiscard]] FANIN_API Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
+  [[nodiscard]] virtual Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode) = 0;
   /// The connection stays, even without tags.
-  FANIN_API void unsubscribe(PeerId publisher, Tag tag, Mode mode);
+  virtual void unsubscribe(PeerId publisher, Tag tag, Mode mode) = 0;
 
   /// The next message of a high-throughput subscription; false if there is none now. See
   /// HighThroughputReceiver.
-  [[nodiscard]] FANIN_API bool recv(Message& message);
+  [[nodiscard]] virtual bool recv(Message& message) = 0;
 
-  FANIN_API void close(); ///< closes the connections to all publishers, finally
-  /// Whether all publishers are connected.
-  [[nodiscard]] FANIN_API bool connected() const;
-  [[nodiscard]] FANIN_API const SocketCounters& counters() const;
+  virtual void close() = 0; ///< closes the connections to all publishers, finally
+  [[nodiscard]] virtual bool connected() const = 0; ///< to all publishers
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
-private:
-  std::unique_ptr<detail::SubscriberSocket> socket_;
+protected:
+  SocketCounters counters_;
 };
 
 } // namespace fanin::message

@@ -22,13 +22,9 @@ std::uint64_t memory_of(const Parcel& parcel) {
 memory::View tagged(net::PageFiller& filler, Tag tag, std::span<const std::byte> message) {
   const std::size_t size = message.size() + tag_size;
   if (size <= filler.pool().page_size()) {
-    auto [page, offset] = filler.reserve(static_cast<std::uint32_t>(size));
-    if (page) {
-      write_tagged(page.data() + offset, tag, message);
-      memory::View view = page.freeze(offset, static_cast<std::uint32_t>(size));
-      filler.give_back(std::move(page), offset + view.size);
-      return view;
-    }
+    memory::View view = filler.make(static_cast<std::uint32_t>(size),
+                                    [&](std::byte* to) { write_tagged(to, tag, message); });
+    if (view.page) return view;
   }
   std::byte* at = nullptr;
   memory::View view = memory::HeapPage::make(static_cast<std::uint32_t>(size), at);

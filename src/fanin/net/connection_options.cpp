@@ -23,4 +23,16 @@ Result<ConnectionOptions> checked_options(const Transport& transport, const Url&
   return options;
 }
 
+Result<> check_scheme(const Url& url, std::string_view scheme) {
+  if (url.scheme == scheme) return {};
+  return fail(ErrorKind::usage, fmt::format("{} is not an address of {}://", url.text(), scheme));
+}
+
+Result<> check_plain_address(const Url& url, std::string_view scheme) {
+  FANIN_TRY(check_scheme(url, scheme));
+  if (url.options.empty()) return {};
+  return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has none",
+                                            url.text(), url.options.begin()->first, scheme));
+}
+
 } // namespace fanin::net

@@ -2,6 +2,8 @@
 /// What every transport asks of the options of a connection.
 #pragma once
 
+#include <string_view>
+
 #include "fanin/base/result.hpp"
 #include "fanin/net/transport.hpp"
 #include "fanin/net/url.hpp"
@@ -13,5 +15,10 @@ namespace fanin::net {
 /// receive pool or its pages are too small.
 [[nodiscard]] Result<ConnectionOptions> checked_options(const Transport& transport, const Url& url,
                                                         ConnectionOptions options);
+
+/// Whether the address is one of that scheme. Errors: usage.
+[[nodiscard]] Result<> check_scheme(const Url& url, std::string_view scheme);
+/// And has no options.
+[[nodiscard]] Result<> check_plain_address(const Url& url, std::string_view scheme);
 
 } // namespace fanin::net

@@ -69,14 +69,11 @@ void Timer::start(Loop& loop, Time deadline) {
   cancel();
   loop_ = &loop;
   deadline_ = deadline;
-  heap_index_ = loop.heap_.size();
-  loop.heap_.push_back(this);
-  loop.heap_up(heap_index_);
+  loop.heap_.add(*this);
 }
 
 void Timer::cancel() {
-  if (loop_ == nullptr) return;
-  loop_->heap_remove(this);
+  if (loop_ != nullptr) std::exchange(loop_, nullptr)->heap_.remove(*this);
 }
 
 void Timer::set(Loop& loop, Time deadline) {
@@ -120,7 +117,7 @@ Loop::Loop(const Clock& clock, WaitPolicy policy)
     : clock_(clock), policy_(policy), now_(clock.now()), events_(events_per_poll) {}
 
 Loop::~Loop() {
-  for (Timer* timer : heap_) timer->loop_ = nullptr;
+  for (Timer* timer : heap_.all()) timer->loop_ = nullptr;
 }
 
 Resolver& Loop::resolver() {
@@ -229,16 +226,16 @@ bool Loop::fire_timers() {
   bool worked = false;
   // A timer that restarts itself in the past fires again next turn, not for ever in this one.
   std::size_t budget = heap_.size();
-  while (budget-- > 0 && !heap_.empty() && heap_.front()->deadline_ <= now_) {
-    Timer* const timer = heap_.front();
-    heap_remove(timer);
-    if (timer->callback_) timer->callback_();
+  while (budget-- > 0 && !heap_.empty() && heap_.front().deadline_ <= now_) {
+    Timer& timer = heap_.front();
+    timer.cancel();
+    if (timer.callback_) timer.callback_();
     worked = true;
   }
   return worked;
 }
 
-Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front()->deadline_; }
+Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front().deadline_; }
 
 void Loop::run() {
   const ShortTimerSlack slack;
@@ -319,47 +316,6 @@ bool Loop::arm_all() {
     if (!service->arm()) return false;
   }
   return true;
-}
-
-void Loop::heap_remove(Timer* timer) {
-  const std::size_t index = timer->heap_index_;
-  FANIN_ASSERT(timer->loop_ == this && heap_[index] == timer);
-  timer->loop_ = nullptr;
-  Timer* const last = heap_.back();
-  heap_.pop_back();
-  if (last == timer) return;
-  heap_place(last, index);
-  heap_up(index);
-  heap_down(last->heap_index_);
-}
-
-void Loop::heap_place(Timer* timer, std::size_t index) {
-  heap_[index] = timer;
-  timer->heap_index_ = index;
-}
-
-void Loop::heap_up(std::size_t index) {
-  Timer* const timer = heap_[index];
-  while (index > 0) {
-    const std::size_t parent = (index - 1) / 2;
-    if (heap_[parent]->deadline_ <= timer->deadline_) break;
-    heap_place(heap_[parent], index);
-    index = parent;
-  }
-  heap_place(timer, index);
-}
-
-void Loop::heap_down(std::size_t index) {
-  Timer* const timer = heap_[index];
-  while (true) {
-    std::size_t child = 2 * index + 1;
-    if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && heap_[child + 1]->deadline_ < heap_[child]->deadline_) ++child;
-    if (timer->deadline_ <= heap_[child]->deadline_) break;
-    heap_place(heap_[child], index);
-    index = child;
-  }
-  heap_place(timer, index);
 }
 
 } // namespace fanin::net

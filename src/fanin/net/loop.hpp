@@ -14,6 +14,7 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/export.hpp"
+#include "fanin/net/indexed_heap.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -112,6 +113,9 @@ public:
 private:
   friend class Timer;
   struct Waiter; // epoll; made on the first run()
+  struct Earlier {
+    bool operator()(const Timer& a, const Timer& b) const { return a.deadline_ < b.deadline_; }
+  };
 
   bool poll_transports();
   void drop_events();
@@ -125,10 +129,6 @@ private:
   void remove_from(std::vector<Watched*>& list, std::vector<int>* descriptors, Watched* gone);
   template <class Watched>
   void compact(std::vector<Watched*>& list, std::vector<int>* descriptors);
-  void heap_remove(Timer* timer);
-  void heap_up(std::size_t index);
-  void heap_down(std::size_t index);
-  void heap_place(Timer* timer, std::size_t index);
 
   const Clock& clock_;
   Resolver* resolver_ = nullptr;
@@ -137,7 +137,7 @@ private:
   Time now_;
   std::vector<Transport*> transports_;
   std::vector<Service*> services_;
-  std::vector<Timer*> heap_;
+  IndexedHeap<Timer, &Timer::heap_index_, Earlier> heap_;
   std::vector<Event> events_;
   std::unique_ptr<Waiter> waiter_;
   bool removed_in_turn_ = false; // entries of the lists are null now

@@ -19,6 +19,13 @@
 
 namespace fanin::net {
 
+inline void copy_extents(std::byte* to, std::span<const memory::View> extents) {
+  for (const memory::View& extent : extents) {
+    memory::copy(to, extent.bytes());
+    to += extent.size;
+  }
+}
+
 class PageFiller {
 public:
   static constexpr std::uint32_t alignment = 8; ///< of every message
@@ -46,15 +53,21 @@ public:
     return room;
   }
 
-  /// Copies the message into a page. An empty view: the pool has none.
-  [[nodiscard]] memory::View copy(std::span<const std::byte> message) {
-    const auto size = static_cast<std::uint32_t>(message.size());
+  /// A message of `size` bytes, which write(std::byte* to) writes. An empty view: the pool has no
+  /// page.
+  template <class Write>
+  [[nodiscard]] memory::View make(std::uint32_t size, Write write) {
     auto [page, offset] = reserve(size);
     if (!page) return {};
-    memory::copy(page.data() + offset, message);
+    write(page.data() + offset);
     memory::View view = page.freeze(offset, size);
     give_back(std::move(page), offset + size);
     return view;
+  }
+  /// A copy of the message, likewise.
+  [[nodiscard]] memory::View copy(std::span<const std::byte> message) {
+    return make(static_cast<std::uint32_t>(message.size()),
+                [&](std::byte* to) { memory::copy(to, message); });
   }
 
   /// Gives back the page; its rest after `offset` is for the next message.

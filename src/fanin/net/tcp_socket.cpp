@@ -49,6 +49,13 @@ Result<Descriptor> bind_and_listen_at(const Url& url, const Address& address) {
   return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
 }
 
+// To connect to a wildcard is to connect to this host.
+bool is_bound_to(int socket, const Address& address) {
+  const Address here = local_address(socket);
+  return here.port() == address.port() &&
+         (here.host() == address.host() || is_wildcard(address.host()));
+}
+
 } // namespace
 
 Result<Descriptor> bind_and_listen(const Url& url, std::span<const Address> addresses) {
@@ -65,9 +72,10 @@ Descriptor begin_to_connect(const Address& address, const StreamOptions& options
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return {};
   set_stream_options(socket.get(), options);
-  if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
-    return socket;
-  const int error = errno; // closing the socket may change it
+  const bool begun =
+      ::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS;
+  if (begun && !is_bound_to(socket.get(), address)) return socket;
+  const int error = begun ? ECONNREFUSED : errno; // closing the socket may change it
   socket.reset();
   errno = error;
   return {};
@@ -78,12 +86,6 @@ int connect_error(int socket) {
   socklen_t size = sizeof error;
   (void)getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
-}
-
-bool is_connected_to_itself(int socket) {
-  const Address here = local_address(socket);
-  const Address there = peer_address(socket);
-  return here.port() == there.port() && here.host() == there.host();
 }
 
 Address local_address(int socket) {

@@ -24,14 +24,13 @@ struct StreamOptions {
 [[nodiscard]] FANIN_INTERNAL_API Result<Descriptor>
 bind_and_listen(const Url& url, std::span<const Address> addresses);
 
-// A socket that has begun to connect, without blocking. Empty: errno says why not.
+// A socket that has begun to connect, without blocking. Empty: errno says why not. Connecting to a
+// port of this host on which nobody listens may, by bad luck in the choice of the own port, reach
+// the socket itself: that is refused.
 [[nodiscard]] FANIN_INTERNAL_API Descriptor begin_to_connect(const Address& address,
                                                              const StreamOptions& options);
 // How connecting has ended: an errno value, or 0.
 [[nodiscard]] FANIN_INTERNAL_API int connect_error(int socket);
-// Connecting to a port of this host on which nobody listens may, by bad luck in the choice of the
-// own port, reach the socket itself.
-[[nodiscard]] FANIN_INTERNAL_API bool is_connected_to_itself(int socket);
 
 [[nodiscard]] FANIN_INTERNAL_API Address local_address(int socket);
 [[nodiscard]] FANIN_INTERNAL_API Address peer_address(int socket);

@@ -5,6 +5,7 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/net/in_memory/byte_network.hpp"
 #include "fanin/net/in_memory/memory_transport.hpp"
+#include "fanin/net/indexed_heap.hpp"
 
 namespace fanin::net {
 
@@ -41,7 +42,12 @@ struct VirtualWorld::State {
   Network network;
   ByteNetwork bytes;
   std::vector<std::unique_ptr<VirtualNode>> nodes;
-  std::vector<NodeState*> heap; // by (wake, order)
+  struct Before {
+    bool operator()(const NodeState& a, const NodeState& b) const {
+      return a.wake != b.wake ? a.wake < b.wake : a.order < b.order;
+    }
+  };
+  IndexedHeap<NodeState, &NodeState::heap_index, Before> heap;
   std::uint64_t orders = 0;
   std::uint64_t turns = 0;
   NodeState* running = nullptr;
@@ -75,15 +81,6 @@ struct VirtualWorld::State {
   void reschedule_all(bool run_each);
   void set_wake(NodeState& node, Time wake);
   void run(NodeState& node);
-
-  static bool before(const NodeState& a, const NodeState& b) {
-    return a.wake != b.wake ? a.wake < b.wake : a.order < b.order;
-  }
-  void place(NodeState* node, std::size_t index) {
-    heap[index] = node;
-    node->heap_index = index;
-  }
-  void sift(std::size_t index);
 };
 
 void VirtualWorld::State::start(NodeState& node) {
@@ -127,7 +124,7 @@ void VirtualWorld::State::something_came(NodeState& node) {
 // Whether bytes were under way that are due before the next turn of a node.
 bool VirtualWorld::State::deliver_bytes(Time end) {
   const Time due = bytes.next();
-  if (due == never || due > end || (!heap.empty() && heap.front()->wake < due)) return false;
+  if (due == never || due > end || (!heap.empty() && heap.front().wake < due)) return false;
   clock.advance_to(due);
   bytes.deliver();
   return true;
@@ -157,36 +154,13 @@ void VirtualWorld::State::set_wake(NodeState& node, Time wake) {
   const bool listed = node.wake != never;
   node.wake = wake;
   node.order = orders++;
-  if (wake != never) {
-    if (!listed) {
-      node.heap_index = heap.size();
-      heap.push_back(&node);
-    }
-    sift(node.heap_index);
+  if (wake == never) {
+    heap.remove(node);
+  } else if (listed) {
+    heap.update(node);
   } else {
-    NodeState* const last = heap.back();
-    heap.pop_back();
-    if (last == &node) return;
-    place(last, node.heap_index);
-    sift(last->heap_index);
+    heap.add(node);
   }
-}
-
-void VirtualWorld::State::sift(std::size_t index) {
-  NodeState* const node = heap[index];
-  while (index > 0 && before(*node, *heap[(index - 1) / 2])) {
-    place(heap[(index - 1) / 2], index);
-    index = (index - 1) / 2;
-  }
-  while (true) {
-    std::size_t child = 2 * index + 1;
-    if (child >= heap.size()) break;
-    if (child + 1 < heap.size() && before(*heap[child + 1], *heap[child])) ++child;
-    if (!before(*heap[child], *node)) break;
-    place(heap[child], index);
-    index = child;
-  }
-  place(node, index);
 }
 
 void VirtualWorld::State::run(NodeState& node) {
@@ -232,8 +206,8 @@ std::uint64_t VirtualWorld::run_until(Time end) {
   state_->reschedule_all(true);
   while (true) {
     if (state_->deliver_bytes(end)) continue;
-    if (state_->heap.empty() || state_->heap.front()->wake > end) break;
-    state_->run(*state_->heap.front());
+    if (state_->heap.empty() || state_->heap.front().wake > end) break;
+    state_->run(state_->heap.front());
   }
   if (end != never) state_->clock.advance_to(end);
   return state_->turns - turns_before;
@@ -244,7 +218,7 @@ bool VirtualWorld::step() {
   while (state_->deliver_bytes(never)) {
   }
   if (state_->heap.empty()) return false;
-  state_->run(*state_->heap.front());
+  state_->run(state_->heap.front());
   return true;
 }
 

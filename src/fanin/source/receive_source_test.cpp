@@ -26,14 +26,15 @@ using testing::send_spill;
 using testing::SenderBytes;
 
 TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
-  int asked = 0;
-  bool known = false;
-  net::TcpStreams streams(
-      {.look_up = [&](const net::Url& url) -> Result<std::vector<net::Address>> {
-        ++asked;
-        if (!known) return fail(ErrorKind::not_found, url.text() + ": unknown");
-        return net::addresses_of_number("127.0.0.1").value();
-      }});
+  struct : net::TcpStreams {
+    Result<std::vector<net::Address>> addresses_to_listen(const net::Url& url) override {
+      ++asked;
+      if (!known) return fail(ErrorKind::not_found, url.text() + ": unknown");
+      return net::addresses_of_number("127.0.0.1").value();
+    }
+    int asked = 0;
+    bool known = false;
+  } streams;
   const auto source =
       ReceiveSource::make(
           {.source = 5,
@@ -41,11 +42,11 @@ TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
            .listen_from = "run.toml:12: listen"})
           .value();
   EXPECT_EQ(source->prepare().error().text, "run.toml:12: listen: tcp://readout-1: unknown");
-  known = true;
+  streams.known = true;
   ASSERT_TRUE(source->prepare());
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(streams.asked, 2);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(source->start(0, Time{}));
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(streams.asked, 2);
   EXPECT_NE(source->listening_url(), "");
 }
 

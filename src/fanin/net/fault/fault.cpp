@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -104,7 +105,7 @@ void FaultTransport::close_listener(ListenerId listener) {
       unseen.push_back(event.connection);
     }
   };
-  for (const Held& held : held_) look_at(held.event);
+  held_.for_each(look_at);
   for (const Event& event : undispatched()) {
     if (event.handler != nullptr) look_at(event);
   }
@@ -162,8 +163,7 @@ void FaultTransport::close(ConnectionId id, bool abort) {
   withdraw(id);
   if (find(id) == nullptr) return;
   below().close(id, abort);
-  if (std::erase_if(held_, [id](const Held& held) { return held.event.connection == id; }) > 0) {
-    std::ranges::make_heap(held_, Later{});
+  if (held_.erase_if([id](const Event& event) { return event.connection == id; })) {
     released_ = true;
     set_timer();
   }
@@ -174,8 +174,6 @@ void FaultTransport::close(ConnectionId id, bool abort) {
 
 bool FaultTransport::full() const { return held_.size() >= held_max; }
 
-bool FaultTransport::is_due() const { return !held_.empty() && held_.front().due <= loop_.now(); }
-
 std::size_t FaultTransport::poll(std::span<Event> events) {
   released_ = false;
   if (full()) {
@@ -184,7 +182,7 @@ std::size_t FaultTransport::poll(std::span<Event> events) {
     take_from_below(events.size());
   }
   std::size_t count = 0;
-  while (count < events.size() && is_due()) events[count++] = hand_out();
+  while (count < events.size() && held_.is_due(loop_.now())) events[count++] = hand_out();
   set_timer();
   return count;
 }
@@ -229,14 +227,11 @@ void FaultTransport::hold(Connection& connection, Event event) {
     connection.last_due = std::max(connection.last_due, loop_.now() + delay);
     ++counters_.delayed;
   }
-  held_.push_back({connection.last_due, sequence_++, std::move(event)});
-  std::ranges::push_heap(held_, Later{});
+  held_.add(connection.last_due, std::move(event));
 }
 
 Event FaultTransport::hand_out() {
-  std::ranges::pop_heap(held_, Later{});
-  Event event = std::move(held_.back().event);
-  held_.pop_back();
+  Event event = held_.take();
   Connection& connection = connections_.at(event.connection);
   switch (event.kind) {
   case EventKind::accepted:
@@ -251,10 +246,10 @@ Event FaultTransport::hand_out() {
   return event;
 }
 
-void FaultTransport::set_timer() { wake_.set(loop_, held_.empty() ? never : held_.front().due); }
+void FaultTransport::set_timer() { wake_.set(loop_, held_.next()); }
 
 bool FaultTransport::arm() {
-  if (std::exchange(released_, false) || is_due()) return false;
+  if (std::exchange(released_, false) || held_.is_due(loop_.now())) return false;
   return full() || below().arm();
 }
 

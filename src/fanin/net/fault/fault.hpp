@@ -12,10 +12,10 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "fanin/base/random.hpp"
 #include "fanin/net/decorator.hpp"
+#include "fanin/net/due_queue.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::net {
@@ -90,23 +90,12 @@ private:
       return probability > 0 && random.unit() < probability;
     }
   };
-  struct Held {
-    Time due;
-    std::uint64_t sequence;
-    Event event;
-  };
-  struct Later {
-    bool operator()(const Held& a, const Held& b) const {
-      return a.due != b.due ? a.due > b.due : a.sequence > b.sequence;
-    }
-  };
 
   [[nodiscard]] Result<std::shared_ptr<Origin>> make_origin(Url& url,
                                                             const ConnectionOptions& options);
   Connection& add(ConnectionId id, std::shared_ptr<Origin> origin);
   Connection* find(ConnectionId id);
   [[nodiscard]] bool full() const;
-  [[nodiscard]] bool is_due() const;
   void take_from_below(std::size_t limit);
   void take(Event event);
   void lose(ConnectionId id, Connection& connection);
@@ -119,8 +108,7 @@ private:
   std::unordered_map<ListenerId, std::shared_ptr<Origin>> listeners_;
   std::unordered_map<ConnectionId, Connection> connections_;
   std::uint64_t connections_made_ = 0;
-  std::vector<Held> held_; // a heap, the one due first in front
-  std::uint64_t sequence_ = 0;
+  DueQueue<Event> held_;
   bool released_ = false; // pages have come back since the last poll
   Timer wake_; // the turn after it polls
 };

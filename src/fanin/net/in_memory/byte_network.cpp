@@ -53,11 +53,9 @@ public:
   }
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
-  using Stream::read;
-  using Stream::write;
 
-  Transfer read(std::span<const iovec> room) override;
-  Transfer write(std::span<const iovec> bytes, bool more_follows) override;
+  Transfer read_parts(std::span<const iovec> room) override;
+  Transfer write_parts(std::span<const iovec> bytes, bool more_follows) override;
   void end_writing() override {
     if (!std::exchange(end().end_sent, true)) network_.send(pipe_, 1 - side_, Kind::end);
   }
@@ -81,7 +79,7 @@ private:
   bool reset_on_close_ = false;
 };
 
-Transfer ByteStream::read(std::span<const iovec> room) {
+Transfer ByteStream::read_parts(std::span<const iovec> room) {
   ByteEnd& own = end();
   std::size_t left = 0;
   for (const iovec& part : room) left += part.iov_len;
@@ -111,7 +109,7 @@ Transfer ByteStream::read(std::span<const iovec> room) {
   return {.bytes = bytes};
 }
 
-Transfer ByteStream::write(std::span<const iovec> bytes, bool /*more_follows*/) {
+Transfer ByteStream::write_parts(std::span<const iovec> bytes, bool /*more_follows*/) {
   ByteEnd& own = end();
   if (own.error != 0) return {.outcome = Outcome::failed, .error = own.error};
   if (own.end_sent) return {.outcome = Outcome::failed, .error = EPIPE};
@@ -209,8 +207,8 @@ public:
   }
   Result<std::unique_ptr<Stream>> connect(const Address& address) override {
     const auto to = network_.host_at(address.host());
-    return std::make_unique<ByteStream>(
-        network_, network_.connect(host_, to.value_or(host_), address.port()), 0);
+    if (!to) return fail(ErrorKind::disconnected, error_text(EHOSTUNREACH));
+    return std::make_unique<ByteStream>(network_, network_.connect(host_, *to, address.port()), 0);
   }
   Result<std::unique_ptr<StreamWatch>> make_watch() override {
     return std::make_unique<ByteWatch>();

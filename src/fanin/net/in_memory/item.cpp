@@ -22,12 +22,7 @@ void Item::copy_to(std::byte* to) const {
     std::memcpy(to, owned.data(), owned.size());
     return;
   }
-  for (std::size_t i = 0; i < extent_count; ++i) {
-    const auto bytes = extents[i].bytes();
-    if (bytes.empty()) continue;
-    std::memcpy(to, bytes.data(), bytes.size());
-    to += bytes.size();
-  }
+  copy_extents(to, std::span(extents).first(extent_count));
 }
 
 void Item::release_extents() {
@@ -117,12 +112,8 @@ bool End::receive(const Item& item, Event& event) {
 }
 
 bool End::receive_in_shared_page(const Item& item, memory::View& message) const {
-  PageFiller::Room room = filler->reserve(item.size);
-  if (!room.page) return false;
-  item.copy_to(room.page.data() + room.offset);
-  message = room.page.freeze(room.offset, item.size);
-  filler->give_back(std::move(room.page), room.offset + item.size);
-  return true;
+  message = filler->make(item.size, [&](std::byte* to) { item.copy_to(to); });
+  return static_cast<bool>(message.page);
 }
 
 // If the message fills less than half of the page, it is moved to a page that small messages share,
@@ -133,10 +124,8 @@ bool End::receive_where_posted(const Item& item, memory::View& message) {
   memory::Loan& page = posted.back();
   item.copy_to(page.data());
   if (item.size < page.size() / 2) {
-    if (PageFiller::Room room = filler->reserve(item.size); room.page) {
-      std::memcpy(room.page.data() + room.offset, page.data(), item.size);
-      message = room.page.freeze(room.offset, item.size);
-      filler->give_back(std::move(room.page), room.offset + item.size);
+    message = filler->copy({page.data(), item.size});
+    if (message.page) {
       if (!identified) posted.clear();
       return true;
     }

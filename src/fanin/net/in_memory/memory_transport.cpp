@@ -60,7 +60,8 @@ MemoryTransport::~MemoryTransport() {
     connection.end().transport = nullptr;
     release(connection);
   });
-  arrivals_.for_each([&](Item& item) {
+  arrivals_.for_each([&](Item* arriving) {
+    Item& item = *arriving;
     if (item.kind == ItemKind::connect_request) {
       item.kind = ItemKind::end;
       item.reason = CloseReason::connect_failed;
@@ -74,15 +75,7 @@ MemoryTransport::~MemoryTransport() {
 }
 
 Result<> MemoryTransport::check_address(const Url& url) const {
-  if (url.scheme != network_.options_.scheme) {
-    return fail(ErrorKind::usage,
-                fmt::format("{} is not an address of {}://", url.text(), network_.options_.scheme));
-  }
-  if (!url.options.empty()) {
-    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has none",
-                                              url.text(), url.options.begin()->first, url.scheme));
-  }
-  return {};
+  return check_plain_address(url, network_.options_.scheme);
 }
 
 // --- listening and connecting ---
@@ -252,7 +245,7 @@ void MemoryTransport::dispatch_to(MemoryTransport& to, Item& item, Time due) {
     to.arrive(item);
     return;
   }
-  to.arrivals_.add(due, network_.sequence_++, item);
+  to.arrivals_.add(due, &item);
   if (network_.on_departure) network_.on_departure(to, due);
 }
 
@@ -306,16 +299,16 @@ void MemoryTransport::disconnect(MemoryTransport& other) {
 // What was held back on its way here comes now, in the order in which it was sent.
 void MemoryTransport::release_held() {
   Time first = never;
-  arrivals_.reschedule([&](Arrivals::Arrival& arrival) {
-    if (arrival.due != held_back) return;
-    End& sender = arrival.item->pipe->ends[1 - arrival.item->side];
+  arrivals_.reschedule([&](Item* item, Time& due) {
+    if (due != held_back) return;
+    End& sender = item->pipe->ends[1 - item->side];
     if (sender.transport == nullptr) {
-      arrival.due = network_.now();
-    } else if (!network_.broken(sender.transport->node_, node_, arrival.item->pipe->target.port)) {
-      arrival.due = std::max(sender.last_due, network_.arrival(*sender.transport, *this));
-      sender.last_due = arrival.due;
+      due = network_.now();
+    } else if (!network_.broken(sender.transport->node_, node_, item->pipe->target.port)) {
+      due = std::max(sender.last_due, network_.arrival(*sender.transport, *this));
+      sender.last_due = due;
     }
-    first = std::min(first, arrival.due);
+    first = std::min(first, due);
   });
   if (first < held_back && network_.on_departure) network_.on_departure(*this, first);
 }
@@ -376,11 +369,6 @@ void MemoryTransport::complete(Item& item) {
   network_.free_item(item);
 }
 
-void MemoryTransport::take_arrivals() {
-  const Time now = network_.now();
-  while (Item* const item = arrivals_.take(now)) arrive(*item);
-}
-
 void MemoryTransport::arrive(Item& item) {
   if (item.kind == ItemKind::completion) {
     complete(item);
@@ -413,7 +401,7 @@ bool MemoryTransport::has_ready() const {
 
 std::size_t MemoryTransport::poll(std::span<Event> events) {
   released_ = false;
-  take_arrivals();
+  for (const Time now = network_.now(); arrivals_.is_due(now);) arrive(*arrivals_.take());
   std::size_t count = 0;
   // Each listed end once. Those that still have something go to the back of the list; those that
   // found no page stay in front: or the same one would take each page that comes back.
@@ -506,7 +494,7 @@ void MemoryTransport::mark_identified(ConnectionId connection) {
 }
 
 bool MemoryTransport::arm() {
-  if (released_ || has_ready() || (network_.immediate() && !arrivals_.empty())) {
+  if (released_ || has_ready() || (network_.immediate() && arrivals_.size() > 0)) {
     released_ = false;
     return false;
   }
@@ -525,11 +513,11 @@ std::uint64_t MemoryTransport::unfinished(ConnectionId connection) const {
   const Connection* const found = connections_.find(connection);
   if (found == nullptr || rate_ == 0) return 0;
   std::uint64_t bytes = 0;
-  arrivals_.for_each([&](const Item& item) {
-    const bool of_it = item.pipe == found->pipe && item.side == found->side;
-    if (item.kind != ItemKind::message || !of_it || item.begins >= network_.now()) return;
-    const auto passed = static_cast<std::uint64_t>((network_.now() - item.begins).count());
-    bytes += std::min<std::uint64_t>(item.size, passed * rate_ / 1'000'000'000U);
+  arrivals_.for_each([&](const Item* item) {
+    const bool of_it = item->pipe == found->pipe && item->side == found->side;
+    if (item->kind != ItemKind::message || !of_it || item->begins >= network_.now()) return;
+    const auto passed = static_cast<std::uint64_t>((network_.now() - item->begins).count());
+    bytes += std::min<std::uint64_t>(item->size, passed * rate_ / 1'000'000'000U);
   });
   return bytes;
 }

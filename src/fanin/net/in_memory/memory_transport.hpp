@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
-#include "fanin/net/in_memory/arrivals.hpp"
+#include "fanin/net/due_queue.hpp"
 #include "fanin/net/in_memory/network.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/resolver.hpp"
@@ -84,7 +84,6 @@ private:
   void send_in_order(End& from, MemoryTransport& to, Item& item);
   void send_end(Connection& connection, CloseReason reason);
   void release_held();
-  void take_arrivals();
   void arrive(Item& item);
   void accept(Item& item);
   void list(End& end, const std::shared_ptr<Pipe>& pipe, int side);
@@ -110,7 +109,7 @@ private:
   std::vector<Connection> lingering_; // closed here, with messages still on their way
   SlotMap<ListenerId, Listener> listeners_;
   PageFillers fillers_;
-  Arrivals arrivals_;
+  DueQueue<Item*> arrivals_; // by the time of their arrival
   std::deque<Connection> ready_; // ends with arrived items
   std::deque<Connection> starved_; // of ready_, in this poll
   bool released_ = false; // views have come back since the last poll

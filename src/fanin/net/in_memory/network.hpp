@@ -77,7 +77,6 @@ private:
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>> broken_; // from, to, port
   std::deque<Item> items_;
   std::vector<Item*> free_items_;
-  std::uint64_t sequence_ = 0;
   std::uint64_t trace_hash_ = 0xcbf29ce484222325U;
   bool ending_ = false;
 };

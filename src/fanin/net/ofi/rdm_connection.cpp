@@ -113,9 +113,7 @@ void RdmConnection::connect_next() {
 }
 
 void RdmConnection::introduce() {
-  int error = connect_error(socket_.get());
-  if (error == 0 && is_connected_to_itself(socket_.get())) error = ECONNREFUSED;
-  if (error != 0) {
+  if (const int error = connect_error(socket_.get()); error != 0) {
     attempts_.failed(error);
     return connect_next();
   }

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/memory/copy.hpp"
 #include "fanin/net/rdma/connection.hpp"
 
 namespace fanin::net {
@@ -110,19 +109,12 @@ bool RdmaTransport::copy(Connection& connection, std::span<const memory::View> e
     cut(connection, CloseReason::local);
     return false;
   }
-  PageFiller::Room room = connection.copies->reserve(size);
-  if (!room.page) { // until what was sent from there has gone, by whomever
+  made = connection.copies->make(size, [&](std::byte* to) { copy_extents(to, extents); });
+  if (!made.page) { // until what was sent from there has gone, by whomever
     connection.wants_copy = size;
     copying_.add(connection.copying);
     return false;
   }
-  std::byte* to = room.page.data() + room.offset;
-  for (const memory::View& extent : extents) {
-    memory::copy(to, extent.bytes());
-    to += extent.size;
-  }
-  made = room.page.freeze(room.offset, size);
-  connection.copies->give_back(std::move(room.page), room.offset + size);
   ++counters_.copied;
   return true;
 }

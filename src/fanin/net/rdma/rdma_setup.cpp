@@ -52,10 +52,7 @@ private:
 } // namespace
 
 Result<> RdmaTransport::check_address(const Url& url) const {
-  if (url.scheme != provider_->scheme()) {
-    return fail(ErrorKind::usage,
-                fmt::format("{} is not an address of {}://", url.text(), provider_->scheme()));
-  }
+  FANIN_TRY(check_scheme(url, provider_->scheme()));
   FANIN_TRY(rdma::receive_options(url));
   return provider_->check(url);
 }

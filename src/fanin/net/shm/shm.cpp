@@ -291,7 +291,7 @@ bool ShmTransport::arm(Connection& connection) {
   return false;
 }
 
-bool ShmTransport::has_work(const Connection& connection) const {
+bool ShmTransport::has_work(const Connection& connection) {
   if (connection.state.stage() == Stage::ended || connection.writable_pending) return true;
   if (connection.state.is_open() && !connection.state.announced()) return true;
   if (connection.broken) return false;

@@ -149,8 +149,8 @@ private:
                                     shm::ReceivedPacket& packet);
 
   // sending (shm_send.cpp)
-  [[nodiscard]] PageFiller* find_copy_filler(std::uint32_t size) const;
-  [[nodiscard]] bool can_copy(const Connection& connection) const;
+  [[nodiscard]] PageFiller* find_copy_filler(std::uint32_t size);
+  [[nodiscard]] bool can_copy(const Connection& connection);
   [[nodiscard]] PageFiller* make_copy_filler(std::uint32_t size);
   [[nodiscard]] SendOutcome send_copied(Connection& connection,
                                         std::span<const memory::View> extents, std::uint32_t size);
@@ -178,7 +178,7 @@ private:
   [[nodiscard]] bool arm(Connection& connection);
   void disarm(Connection& connection);
   [[nodiscard]] static bool waits_for_own_pages(const Connection& connection);
-  [[nodiscard]] bool has_work(const Connection& connection) const;
+  [[nodiscard]] bool has_work(const Connection& connection);
   [[nodiscard]] bool visit(Connection& connection, EventBatch& events);
   [[nodiscard]] bool take_messages(Connection& connection, EventBatch& events);
   [[nodiscard]] std::uint32_t read_record(Connection& connection, std::uint32_t available,
@@ -217,7 +217,6 @@ private:
   CloseAccounts accounts_;
   SocketListeners listeners_;
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // of growing page size
-  std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
   SlotMap<ConnectionId, Connection> connections_;
   ConnectionList eager_; // looked into by every poll(), in turns
   ConnectionList flush_list_; // flush() has something to do for them

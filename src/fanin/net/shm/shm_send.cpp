@@ -23,13 +23,6 @@ using shm::RecordKind;
 
 namespace {
 
-void copy_extents(std::byte* to, std::span<const memory::View> extents) {
-  for (const memory::View& extent : extents) {
-    memory::copy(to, extent.bytes());
-    to += extent.size;
-  }
-}
-
 bool can_be_lent(std::span<const memory::View> extents) {
   if (extents.size() > shm::pieces_max || extents.front().offset % PageFiller::alignment != 0)
     return false;
@@ -90,15 +83,15 @@ SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> ex
 }
 
 // Pages for what is not in shared memory; null: none are so large.
-PageFiller* ShmTransport::find_copy_filler(std::uint32_t size) const {
-  for (const auto& filler : copy_fillers_) {
-    if (filler->pool().page_size() >= size) return filler.get();
+PageFiller* ShmTransport::find_copy_filler(std::uint32_t size) {
+  for (const auto& pool : copy_pools_) {
+    if (pool->page_size() >= size) return &fillers_.of(*pool);
   }
   return nullptr;
 }
 
 // Whether what was refused for want of a page could be copied now.
-bool ShmTransport::can_copy(const Connection& connection) const {
+bool ShmTransport::can_copy(const Connection& connection) {
   return connection.wants_copy == 0 ||
          find_copy_filler(connection.wants_copy)->can_reserve(connection.wants_copy);
 }
@@ -119,8 +112,7 @@ PageFiller* ShmTransport::make_copy_filler(std::uint32_t size) {
                                  format_size(size), pool.error().text));
     return nullptr;
   }
-  copy_pools_.push_back(std::move(*pool));
-  return copy_fillers_.emplace_back(std::make_unique<PageFiller>(*copy_pools_.back())).get();
+  return &fillers_.of(*copy_pools_.emplace_back(std::move(*pool)));
 }
 
 SendOutcome ShmTransport::send_copied(Connection& connection, std::span<const memory::View> extents,
@@ -128,14 +120,11 @@ SendOutcome ShmTransport::send_copied(Connection& connection, std::span<const me
   PageFiller* copies = find_copy_filler(size);
   if (copies == nullptr) copies = make_copy_filler(size);
   if (copies == nullptr) return SendOutcome::too_large;
-  PageFiller::Room room = copies->reserve(size);
-  if (!room.page) { // until a peer gives pages back
+  const memory::View view = copies->make(size, [&](std::byte* to) { copy_extents(to, extents); });
+  if (!view.page) { // until a peer gives pages back
     connection.wants_copy = size;
     return SendOutcome::backpressure;
   }
-  copy_extents(room.page.data() + room.offset, extents);
-  const memory::View view = room.page.freeze(room.offset, size);
-  copies->give_back(std::move(room.page), room.offset + size);
   if (!announce(connection, {&view, 1})) return SendOutcome::backpressure;
   ++counters_.copied;
   put_lent(connection, {&view, 1}, size);

@@ -103,14 +103,7 @@ OwnOutbox::~OwnOutbox() {
 } // namespace shm
 
 Result<> ShmTransport::check_address(const Url& url) const {
-  if (url.scheme != "shm") {
-    return fail(ErrorKind::usage, fmt::format("{} is not an address of shm://", url.text()));
-  }
-  if (!url.options.empty()) {
-    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; shm:// has none",
-                                              url.text(), url.options.begin()->first));
-  }
-  return {};
+  return check_plain_address(url, "shm");
 }
 
 Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& checked) {

@@ -1,7 +1,9 @@
 #include "fanin/net/stream/stream.hpp"
 
 #include <algorithm>
+#include <climits>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net {
@@ -36,6 +38,18 @@ void StreamWatch::wake(Watchable& one) {
 }
 
 std::string Transfer::why() const { return error_text(error); }
+
+Transfer Stream::read(std::span<const iovec> room) {
+  const bool has_room =
+      std::ranges::any_of(room, [](const iovec& part) { return part.iov_len > 0; });
+  FANIN_ASSERT(has_room && room.size() <= IOV_MAX);
+  return read_parts(room);
+}
+
+Transfer Stream::write(std::span<const iovec> bytes, bool more_follows) {
+  FANIN_ASSERT(bytes.size() <= IOV_MAX);
+  return write_parts(bytes, more_follows);
+}
 
 Transfer Stream::read(std::span<std::byte> room) {
   const iovec part{room.data(), room.size()};

@@ -105,14 +105,16 @@ struct FANIN_INTERNAL_API Transfer {
 /// unless there is something that was not read, or reset_on_close() was called. Then the peer finds
 /// its connection broken, and what is under way may be lost.
 ///
-/// Few bytes are under way: who writes to a peer that does not read is blocked soon, and what was
-/// not read stays where it is.
+/// Who writes to a peer that does not read is blocked once the buffers of both hosts are full, and
+/// what was not read stays where it is. Over TCP the kernels choose their size, up to the last
+/// numbers of net.ipv4.tcp_wmem and tcp_rmem, some megabytes: so much may be under way.
 class FANIN_INTERNAL_API Stream : public Watchable {
 public:
   virtual ~Stream() = default;
-  [[nodiscard]] virtual Transfer read(std::span<const iovec> room) = 0;
-  /// `more_follows` at once: they go out together.
-  [[nodiscard]] virtual Transfer write(std::span<const iovec> bytes, bool more_follows = false) = 0;
+  /// At least one byte of room, in at most IOV_MAX parts.
+  [[nodiscard]] Transfer read(std::span<const iovec> room);
+  /// At most IOV_MAX parts. `more_follows` at once: they go out together.
+  [[nodiscard]] Transfer write(std::span<const iovec> bytes, bool more_follows = false);
   [[nodiscard]] Transfer read(std::span<std::byte> room);
   [[nodiscard]] Transfer write(std::span<const std::byte> bytes, bool more_follows = false);
   /// Nothing more will be written: the peer reads the end behind what was.
@@ -128,6 +130,10 @@ public:
 
 protected:
   using Watchable::Watchable;
+
+private:
+  [[nodiscard]] virtual Transfer read_parts(std::span<const iovec> room) = 0;
+  [[nodiscard]] virtual Transfer write_parts(std::span<const iovec> bytes, bool more_follows) = 0;
 };
 
 /// Connections wait in it, as many as the host takes, until they are accepted.

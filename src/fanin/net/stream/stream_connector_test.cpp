@@ -23,7 +23,8 @@ struct Connecting {
     EXPECT_TRUE(stream);
     if (!stream || *stream == nullptr) return false;
     world.run_until(world.now() + 1ms);
-    const Transfer read = (*stream)->read(std::span<std::byte>{});
+    std::byte room{};
+    const Transfer read = (*stream)->read(std::span(&room, 1));
     return read.outcome == Transfer::Outcome::blocked;
   }
 };

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
+#include <fstream>
 #include <string>
 
 #include "fanin/base/random.hpp"
@@ -300,6 +302,16 @@ TEST_P(StreamConformance, nobody_listens_there) {
   EXPECT_EQ(last.error, ECONNREFUSED);
 }
 
+TEST_P(StreamConformance, a_read_needs_room_and_a_transfer_few_parts) {
+  make_pair();
+  EXPECT_DEATH((void)there_->read(std::span<std::byte>{}), "has_room");
+  Bytes bytes(IOV_MAX + 1);
+  std::vector<iovec> parts;
+  for (std::byte& byte : bytes) parts.push_back({&byte, 1});
+  EXPECT_DEATH((void)there_->read(parts), "IOV_MAX");
+  EXPECT_DEATH((void)here_->write(parts), "IOV_MAX");
+}
+
 TEST_P(StreamConformance, a_port_has_one_listener) {
   Url url = backend_->address();
   url.port = listening().port();
@@ -418,6 +430,33 @@ INSTANTIATE_TEST_SUITE_P(
         []() -> std::unique_ptr<StreamBackend> { return std::make_unique<InVirtualTime>(); }),
     [](const auto& which) { return which.index == 0 ? "tcp" : "virtual"; });
 
+// --- over TCP ------------------------------------------------------------------------------------
+
+// The kernel takes one port after the other for such attempts, so it comes to this one.
+TEST(TcpStreams, nobody_is_connected_to_itself) {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  int last = 0;
+  ASSERT_TRUE(range >> first >> last);
+  TcpStreams streams;
+  Address address = addresses_of_number("127.0.0.1").value().front();
+  address.set_port(static_cast<std::uint16_t>(first));
+  { // one where nobody listens
+    const Url url = Url::parse("tcp://127.0.0.1").value();
+    for (;; address.set_port(static_cast<std::uint16_t>(address.port() + 2))) {
+      ASSERT_LT(address.port(), last);
+      if (streams.listen(url, {&address, 1})) break;
+    }
+  }
+  const Bytes bytes(10);
+  for (int attempt = first; attempt < last; ++attempt) {
+    const auto stream = streams.connect(address);
+    if (!stream) continue;
+    while ((*stream)->write(bytes).outcome == Outcome::blocked) sched_yield();
+    ASSERT_EQ((*stream)->write(bytes).outcome, Outcome::failed);
+  }
+}
+
 // --- in virtual time -----------------------------------------------------------------------------
 
 class VirtualStreams : public ::testing::Test {
@@ -454,6 +493,12 @@ protected:
   std::unique_ptr<Stream> here_;
   std::unique_ptr<Stream> there_;
 };
+
+TEST_F(VirtualStreams, an_address_that_no_node_has_cannot_be_reached) {
+  Address address = addresses_of_number("192.0.2.1").value().front();
+  address.set_port(7);
+  EXPECT_EQ(two_.streams().connect(address).error().kind, ErrorKind::disconnected);
+}
 
 TEST_F(VirtualStreams, bytes_take_a_time) {
   accept();

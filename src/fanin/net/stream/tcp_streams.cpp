@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "fanin/base/try.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net {
@@ -16,11 +17,10 @@ using Outcome = Transfer::Outcome;
 
 class TcpStream final : public Stream {
 public:
-  TcpStream(Descriptor socket, const TcpHost& host) : Stream(std::move(socket)), host_(host) {}
-  using Stream::read;
-  using Stream::write;
+  TcpStream(Descriptor socket, const TcpStreams& maker)
+      : Stream(std::move(socket)), maker_(maker) {}
 
-  Transfer read(std::span<const iovec> room) override {
+  Transfer read_parts(std::span<const iovec> room) override {
     while (true) {
       const ssize_t got = ::readv(descriptor(), room.data(), static_cast<int>(room.size()));
       if (got > 0) return {.bytes = static_cast<std::size_t>(got)};
@@ -32,7 +32,7 @@ public:
       return {.outcome = Outcome::blocked};
     }
   }
-  Transfer write(std::span<const iovec> bytes, bool more_follows) override {
+  Transfer write_parts(std::span<const iovec> bytes, bool more_follows) override {
     msghdr header{};
     header.msg_iov = const_cast<iovec*>(bytes.data());
     header.msg_iovlen = bytes.size();
@@ -56,9 +56,7 @@ public:
     const ssize_t got = ::recv(descriptor(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EINTR && !is_blocked(errno));
   }
-  bool is_unanswered() const override {
-    return host_.is_unanswered ? host_.is_unanswered() : net::is_unanswered(descriptor());
-  }
+  bool is_unanswered() const override { return maker_.is_unanswered(descriptor()); }
   void reset_on_close() override { set_reset_on_close(owned()); }
 
 private:
@@ -70,14 +68,14 @@ private:
     return {.outcome = Outcome::failed, .error = error};
   }
 
-  const TcpHost& host_;
+  const TcpStreams& maker_;
   int lost_ = 0; // an errno value
 };
 
 class TcpListener final : public StreamListener {
 public:
-  TcpListener(Descriptor socket, const TcpHost& host)
-      : StreamListener(std::move(socket)), host_(host) {}
+  TcpListener(Descriptor socket, const TcpStreams& maker)
+      : StreamListener(std::move(socket)), maker_(maker) {}
 
   Accepted accept() override {
     Accepted accepted;
@@ -88,7 +86,7 @@ public:
     if (socket) {
       set_stream_options(socket.get(), {});
       set_urgent(socket); // what goes back is answers
-      accepted.stream = std::make_unique<TcpStream>(std::move(socket), host_);
+      accepted.stream = std::make_unique<TcpStream>(std::move(socket), maker_);
     } else if (errno != EAGAIN) {
       accepted.error = errno; // out of descriptors, for instance
     } else {
@@ -103,7 +101,7 @@ public:
   std::string url() const override { return address_text(local_address(descriptor())); }
 
 private:
-  const TcpHost& host_;
+  const TcpStreams& maker_;
 };
 
 class TcpWatch final : public StreamWatch {
@@ -141,21 +139,22 @@ private:
 } // namespace
 
 Result<std::vector<Address>> TcpStreams::addresses_to_listen(const Url& url) {
-  return host_.look_up ? host_.look_up(url) : resolve(url, true);
+  return resolve(url, true);
 }
 
 Result<std::unique_ptr<StreamListener>> TcpStreams::listen(const Url& url,
                                                            std::span<const Address> addresses) {
-  auto socket = bind_and_listen(url, addresses);
-  if (!socket) return std::unexpected(socket.error());
-  return std::make_unique<TcpListener>(std::move(*socket), host_);
+  auto socket = FANIN_TRY(bind_and_listen(url, addresses));
+  return std::make_unique<TcpListener>(std::move(socket), *this);
 }
 
 Result<std::unique_ptr<Stream>> TcpStreams::connect(const Address& address) {
   Descriptor socket = begin_to_connect(address, {});
   if (!socket) return fail(ErrorKind::disconnected, error_text(errno));
-  return std::make_unique<TcpStream>(std::move(socket), host_);
+  return std::make_unique<TcpStream>(std::move(socket), *this);
 }
+
+bool TcpStreams::is_unanswered(int socket) const { return net::is_unanswered(socket); }
 
 Result<std::unique_ptr<StreamWatch>> TcpStreams::make_watch() {
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));

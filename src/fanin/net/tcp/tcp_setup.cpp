@@ -28,9 +28,7 @@ std::optional<int> dscp_number(std::string_view text) {
 } // namespace
 
 Result<> TcpTransport::check_address(const Url& url) const {
-  if (url.scheme != "tcp") {
-    return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
-  }
+  FANIN_TRY(check_scheme(url, "tcp"));
   for (const auto& [name, value] : url.options) {
     if (name == "dscp") {
       if (dscp_number(value)) continue;
@@ -193,11 +191,6 @@ void TcpTransport::start_handshake(Connection& connection) {
   if (connection.state.ours()) {
     connection.peer = peer_address(socket);
     connection.deadline.start(loop_, std::exchange(connection.attempts, {}).until());
-    if (is_connected_to_itself(socket)) {
-      report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
-      end(connection, CloseReason::connect_failed, true);
-      return;
-    }
   }
   std::array<std::byte, tcp::preface_size> preface;
   tcp::encode_preface(preface, {.max_message = connection.options.max_message});

@@ -162,7 +162,12 @@ protected:
 
   VirtualClock clock_;
   net::Loop loop_{clock_};
-  net::TcpStreams streams_{{.is_unanswered = [this] { return unanswered_; }}};
+  struct FixtureStreams final : net::TcpStreams {
+    explicit FixtureStreams(const bool& unanswered) : unanswered_(unanswered) {}
+    bool is_unanswered(int) const override { return unanswered_; }
+    const bool& unanswered_;
+  };
+  FixtureStreams streams_{unanswered_};
   BatchMaker maker_{make_sources(2)};
   std::optional<Slice> left_;
   std::optional<Slice> right_;
