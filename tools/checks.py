@@ -351,6 +351,7 @@ NIGHTLY = {
         gtest("build/release/tests/fanin_net_test", "*Conformance*", FANIN_CONFORMANCE="full")),
     "files": lambda s: s.build("dev") and s.tests("dev", gate_skips=True),  # each source and each test compiled by itself
     "seeds": lambda s: s.build("release", "fanin_virtual_test") and s.run("fault runs, 10,000 seeds", fault_runs(10_000)),
+    "stages": lambda s: s.build("release", "fanin_virtual_test") and s.run("two stages, 3,000 seeds", two_stages(3000)),
     "kills": lambda s: s.build("release") and s.tests(
         "release", label_options(["storage"]), gate_skips=True, environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
         name="1,000 kills while storing"),

@@ -59,13 +59,14 @@ Result<> check(const config::Configuration& configuration) {
   return {};
 }
 
-Result<RunNumber> reserve_run_number(const Several& several, const config::Stages& stages) {
+Result<RunNumber> reserve_run_number(const Several& several, const config::Stages& stages,
+                                     const LogFunction& log) {
   std::vector<std::string> folders;
   for (const std::size_t slice : stages.slices) {
     const std::string& folder = several.configurations[slice].run.output;
     if (!folder.empty()) folders.push_back(folder);
   }
-  return storage::RunNumbers(std::move(folders)).reserve(stages.run);
+  return storage::RunNumbers(std::move(folders), log).reserve(stages.run);
 }
 
 std::vector<executive::StagedConfiguration> configurations_of(Several& several,
@@ -92,9 +93,12 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
   return staged;
 }
 
-Result<int> launch(Several several, RunNumber run, const RunOptions& options, OutputFile& json) {
+Result<int> launch(Several several, const config::Stages& stages, const RunOptions& options,
+                   OutputFile& json) {
   executive::StagesView view(several.configurations);
   Terminal terminal(options.shown());
+  const auto log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); };
+  const RunNumber run = FANIN_TRY(reserve_run_number(several, stages, log));
   const auto on_report = [&](std::size_t index, const json::Value& report) {
     view.on_report(index, report);
     const std::string kind = report.at("report").text();
@@ -113,7 +117,7 @@ Result<int> launch(Several several, RunNumber run, const RunOptions& options, Ou
        .on_report = on_report,
        .on_failure = [&](std::size_t index,
                          const std::string& why) { view.on_failure(index, why); },
-       .log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); }}));
+       .log = log}));
   terminal.end_progress();
   const json::Value result = view.result();
   terminal.show("\n" + executive::stages_text(result));
@@ -134,8 +138,7 @@ Result<int> run_several(const RunOptions& options) {
   const auto stages = FANIN_TRY(config::fit_stages(several.configurations));
   for (const auto& one : several.configurations) FANIN_TRY(check(one));
   auto json = FANIN_TRY(OutputFile::open("--json", options.json));
-  const RunNumber run = FANIN_TRY(reserve_run_number(several, stages));
-  return launch(std::move(several), run, options, json);
+  return launch(std::move(several), stages, options, json);
 }
 
 } // namespace fanin::command

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "fanin/builder/testing/fake_node.hpp"
 #include "fanin/builder/testing/make_system.hpp"
 #include "virtual/expectations.hpp"
 #include "virtual/virtual_system.hpp"
@@ -84,6 +86,88 @@ TEST(Backpressure, a_source_that_we_read_no_further_is_not_silent) {
     EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
     expect_balanced(system);
   }
+}
+
+// Has all its events at once. It could tell a sender what is announced when it is read next.
+class Acknowledging final : public source::Source {
+public:
+  struct Waits {
+    VirtualSystem* system = nullptr;
+    EventNumber announced = 0;
+    std::optional<Time> since; // until it is read
+    Duration longest{};
+  };
+  Acknowledging(Waits& waits, EventNumber count) : waits_(waits), count_(count) {}
+  Result<> start(EventNumber, Time) override { return {}; }
+  void announced(EventNumber end) override {
+    waits_.announced = end;
+    if (!waits_.since) waits_.since = waits_.system->world().now();
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    if (waits_.since) waits_.longest = std::max(waits_.longest, now - *waits_.since);
+    waits_.since.reset();
+    const std::array<std::byte, 8> payload{};
+    while (next_ < count_ && queue.write(next_, payload) != source::WriteOutcome::full) ++next_;
+    return {};
+  }
+
+private:
+  Waits& waits_;
+  EventNumber next_ = 0;
+  EventNumber count_;
+};
+
+// The event manager and the builder unit are played. Returns how long a cut was not acknowledged.
+Duration longest_wait(std::uint64_t seed) {
+  constexpr std::uint32_t batch = 256; // a page has the metadata of one
+  Acknowledging::Waits waits;
+  VirtualSystemOptions options;
+  options.seed = seed;
+  options.system = make_system(1, 1);
+  options.system.rails = 1;
+  options.system.batch_events = batch;
+  options.metadata_pages = 2;
+  options.make_source = [&](const SourceInfo&) {
+    return std::make_unique<Acknowledging>(waits, 16 * batch);
+  };
+  VirtualSystem system{options};
+  waits.system = &system;
+  {
+    testing::FakeNode manager(system.manager_node());
+    testing::FakeNode builder(system.builder_node(0));
+    manager.listen("sim://evm");
+    builder.listen("sim://bu0");
+    system.start_readout(0);
+    system.run_for(5ms);
+    constexpr std::string_view url = "sim://bu0";
+    manager.say(wire::Welcome{.run = 7, .incarnation = 1, .limit = 16 * batch});
+    manager.say(wire::BuilderUp{.incarnation = 1, .text_size = url.size()}, url);
+    system.run_for(5ms);
+    EXPECT_TRUE(manager.heard(wire::MessageType::announce));
+    system.readout_node(0).break_path(system.builder_node(0)); // what is sent keeps its pages
+    for (std::uint32_t i = 0; i < 12; ++i) {
+      wire::Assign assign{.first = i * batch, .events = batch, .builder_incarnation = 1};
+      assign.seal = wire::seal_of(assign, 0);
+      manager.say(assign);
+    }
+    system.run_for(5ms);
+    manager.say(wire::Clear{.first = 0, .end = batch});
+    system.run_for(500ms);
+    const EventNumber cut = waits.announced;
+    EXPECT_LT(cut, 12 * batch) << "none waits";
+    waits.longest = {};
+    system.readout_node(0).repair_path(system.builder_node(0));
+    system.run_for(1s);
+    EXPECT_EQ(waits.announced, cut + batch);
+    EXPECT_FALSE(waits.since);
+  }
+  system.destroy_nodes();
+  return waits.longest;
+}
+
+// Other pages that come home wake the readout unit as well, at another time with each seed.
+TEST(Backpressure, what_has_waited_for_a_page_is_acknowledged_in_the_next_turn) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) EXPECT_LE(longest_wait(seed), 1us) << seed;
 }
 
 // Gives every second event, odd or even ones, as fast as it may.

@@ -1,15 +1,18 @@
 #include "virtual/virtual_system.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
 #include "fanin/builder/testing/make_system.hpp"
 #include "fanin/executive/run_output.hpp"
 #include "fanin/source/registry.hpp"
+#include "fanin/storage/sink_decorator.hpp"
 
 namespace fanin::testing {
 namespace {
@@ -61,6 +64,41 @@ private:
   EventNumber end_ = 0;
 };
 
+// Keeps what a sink gets, and what it says of it.
+class RecordedSink final : public storage::SinkDecorator {
+public:
+  RecordedSink(std::unique_ptr<storage::EventSink> inner, std::vector<Forwarded>& batches)
+      : SinkDecorator(std::move(inner)), batches_(batches) {
+    this->inner().on_commit([this](const storage::Committed& committed) {
+      Forwarded& batch = batches_[places_.at(committed.ticket)];
+      batch.committed = true;
+      batch.undelivered = committed.undelivered;
+      commit_(committed);
+    });
+  }
+  storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
+    Forwarded kept{.range = batch.range, .has = {}};
+    for (const auto& piece : batch.pieces) {
+      const std::byte* table = piece.table.bytes().data();
+      for (EventNumber event = piece.range.first; event < piece.range.end; ++event) {
+        wire::FragmentEntry entry;
+        std::memcpy(&entry, table + (event - piece.range.first) * sizeof entry, sizeof entry);
+        if (!entry.absent()) kept.has[event].insert(piece.source);
+      }
+    }
+    const std::uint64_t ticket = batch.ticket;
+    const storage::SubmitOutcome outcome = inner().submit(batch);
+    if (outcome == storage::SubmitOutcome::busy) return outcome;
+    places_[ticket] = batches_.size();
+    batches_.push_back(std::move(kept));
+    return outcome;
+  }
+
+private:
+  std::vector<Forwarded>& batches_;
+  std::map<std::uint64_t, std::size_t> places_; // by ticket
+};
+
 } // namespace
 
 bool emulated_bytes(const storage::StoredFragment& fragment, EventNumber event) {
@@ -105,7 +143,10 @@ public:
     const VirtualSystemOptions& options = system_.options_;
     if (owner.builder == options.without_file)
       return fail(ErrorKind::exhausted, "no inode is left");
-    if (system_.forward_) return system_.forward_->make_sink(owner);
+    if (system_.forward_) {
+      auto made = FANIN_TRY(system_.forward_->make_sink(owner));
+      return std::make_unique<RecordedSink>(std::move(made), system_.forwarded_);
+    }
     storage::MemorySinkOptions sink;
     storage::EventSources sources = executive::event_sources(options.system);
     sink.sources = std::move(sources.sources);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,14 @@ struct VirtualSystemOptions {
 [[nodiscard]] VirtualSystemOptions triggered(std::size_t readouts, std::size_t builders,
                                              double rate_hz, std::size_t sources = 1);
 
+// A batch that the first of two stages has given to its sink.
+struct Forwarded {
+  EventRange range;
+  std::map<EventNumber, std::set<SourceId>> has; // events of which it has something, and of whom
+  std::uint32_t undelivered = 0; // events, said with its commit
+  bool committed = false;
+};
+
 class VirtualSystem {
 public:
   explicit VirtualSystem(VirtualSystemOptions options);
@@ -107,6 +116,8 @@ public:
   }
   [[nodiscard]] std::size_t readouts() const { return readouts_.size(); }
   [[nodiscard]] std::size_t builders() const { return builders_.size(); }
+  [[nodiscard]] const wire::Slice& slice() const { return options_.system.slice; }
+  [[nodiscard]] const std::vector<Forwarded>& forwarded() const { return forwarded_; }
   // Readout and builder units that are there and have ended.
   [[nodiscard]] std::size_t ended_nodes() const;
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
@@ -155,6 +166,7 @@ private:
 
   VirtualSystemOptions options_;
   std::vector<std::string> log_;
+  std::vector<Forwarded> forwarded_;
   std::uint64_t sessions_ = 0;
   std::vector<std::size_t> bytes_checked_; // events of each builder unit
   std::string wrong_bytes_; // what was wrong, if anything

@@ -3,13 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace fanin {
 
 using EventNumber = std::uint64_t; ///< one collision or trigger, unique within a run
 inline constexpr EventNumber event_number_end = EventNumber{1} << 63; ///< all are below
 using SourceId = std::uint32_t; ///< one detector link
-using RunNumber = std::uint32_t;
+using RunNumber = std::uint32_t; ///< from 1
+inline constexpr RunNumber run_number_max = std::numeric_limits<RunNumber>::max();
 using NodeId = std::uint16_t; ///< index of a readout or builder unit in the configuration
 using Incarnation = std::uint32_t; ///< number of the start of a node within a run, from 1; 0: not
                                    ///< started yet

@@ -7,25 +7,13 @@
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/bench/command_output.hpp"
+#include "fanin/executive/host_list.hpp"
 
 namespace fanin::bench {
 namespace {
 
 constexpr std::string_view list_queues = "tc -s -j qdisc show";
 constexpr const char* with_path = "PATH=\"$PATH:/usr/sbin:/sbin\" "; // where tc is
-
-// A word of a shell.
-std::string shell_word(std::string_view word) {
-  std::string text = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      text += "'\\''";
-    } else {
-      text += c;
-    }
-  }
-  return text + "'";
-}
 
 std::vector<std::string> fields_of(const std::string& line) {
   std::istringstream text(line);
@@ -88,7 +76,7 @@ Result<std::uint64_t> drops_in(std::string_view text) {
 
 Result<std::uint64_t> switch_drops(const std::vector<std::string>& words) {
   std::string command = with_path;
-  for (const std::string& word : words) command += shell_word(word) + " ";
+  for (const std::string& word : words) command += executive::shell_word(word) + " ";
   command += list_queues;
   const auto text = FANIN_TRY(output_of(command));
   return drops_in(text);

@@ -61,7 +61,7 @@ Enum read_choice(TableReader& reader, std::string_view key, const std::array<Enu
 void read_run(TableReader reader, Configuration& configuration) {
   Run& run = configuration.run;
   if (reader.has("number")) {
-    run.number = static_cast<RunNumber>(reader.integer("number", 1, 1, 999'999'999));
+    run.number = static_cast<RunNumber>(reader.integer("number", 1, 1, run_number_max));
   }
   run.duration = reader.duration("duration", run.duration);
   if (reader.has("duration") && run.duration == Duration{0}) {

@@ -186,12 +186,12 @@ TEST(Configuration, overrides_reach_into_lists_and_all_of_a_list) {
   const Configuration c =
       good("[[readout]]\ncount = 2\nsource = [{ type = \"emulator\" }]\n[[builder]]\n",
            {"readout.0.name=left", "readout.*.source.*.size=64KiB", "run.duration=5s",
-            "run.number=12", "storage.commit=synced"});
+            "run.number=4294967295", "storage.commit=synced"});
   EXPECT_EQ(c.node_names(), "evm, left0, left1, bu0");
   EXPECT_EQ(c.sources[1].settings.values.at("size").value, "64KiB");
   EXPECT_EQ(c.sources[1].settings.values.at("size").place.text(), "--set:2");
   EXPECT_EQ(c.run.duration, std::chrono::seconds{5});
-  EXPECT_EQ(c.run.number, 12U);
+  EXPECT_EQ(c.run.number, run_number_max);
   EXPECT_EQ(c.storage.file.commit, storage::CommitMode::synced);
 }
 
@@ -324,6 +324,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "source = [{ type = \"e\" }]\n[[builder]]\n",
        "run.toml:4: readout.1.source.0.name: two sources have the name \"0x1\"; the other one is "
        "readout.0.source.0 at run.toml:2"},
+      {"[run]\nnumber = 4294967296\n",
+       "run.toml:2: run.number: 4294967296 is not a whole number from 1 to 4294967295"},
       {"[[readout]]\nsource = [{ id = -1, type = \"e\" }]\n[[builder]]\n",
        "run.toml:2: readout.0.source.0.id: -1 is not a whole number from 0 to 4294967295"},
       {"[[builder]]\n",

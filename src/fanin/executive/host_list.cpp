@@ -172,6 +172,16 @@ std::uint64_t start_of(std::uint64_t pid) {
 
 } // namespace
 
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                     "0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos)
+    return std::string{word};
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 std::string HostList::addresses() const {
   std::string text;
   for (const Host& host : hosts) text += fmt::format("{}\n", fmt::join(host.addresses, ","));

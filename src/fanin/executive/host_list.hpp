@@ -32,6 +32,9 @@ struct HostList {
   [[nodiscard]] FANIN_INTERNAL_API std::string addresses() const;
 };
 
+// As a shell reads it back.
+[[nodiscard]] FANIN_INTERNAL_API std::string shell_word(std::string_view word);
+
 // A line for each host: ADDRESS[,ADDRESS OF ANOTHER RAIL...] [WORD...]. Without words: ssh to the
 // first address. '#' begins a comment; quotes and backslashes are those of a shell. Errors: usage,
 // in one line with file and line.

@@ -11,21 +11,12 @@
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/host_children.hpp"
+#include "fanin/executive/host_list.hpp"
 #include "fanin/executive/process.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
 namespace {
-
-// As a shell reads it back.
-std::string quoted(const std::string& argument) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                     "0123456789_-+=.,:/@%";
-  if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) return argument;
-  std::string text = "'";
-  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 // `rails`: a line each.
 std::string control_setting(std::string_view rails) {
@@ -87,9 +78,9 @@ Launcher::ProcessState* Launcher::event_manager() {
 
 std::string Launcher::command_line(const ProcessState& state) const {
   std::string line;
-  for (const std::string& argument : options_.by_hand) line += quoted(argument) + " ";
+  for (const std::string& argument : options_.by_hand) line += shell_word(argument) + " ";
   line += "--node " + process(state).name;
-  if (!control_.empty()) line += " --set " + quoted(control_);
+  if (!control_.empty()) line += " --set " + shell_word(control_);
   return line;
 }
 

@@ -73,7 +73,8 @@ public:
                          const LogFunction& log) override {
     if (folder().empty()) return nullptr;
     if (!configuration_.run.number_is_reserved) {
-      system_.run = FANIN_TRY(storage::RunNumbers({folder()}).reserve(configuration_.run.number));
+      const storage::RunNumbers numbers({folder()}, log);
+      system_.run = FANIN_TRY(numbers.reserve(configuration_.run.number));
     }
     std::vector<std::string> hosts;
     for (std::size_t i = 0; i < configuration_.builders(); ++i) hosts.push_back(builder(i).host);

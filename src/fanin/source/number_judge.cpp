@@ -4,14 +4,6 @@
 
 namespace fanin::source {
 
-EventNumber horizon_of(std::span<EventNumber> ends, std::uint64_t window) {
-  if (ends.empty()) return 0;
-  std::ranges::sort(ends);
-  std::size_t i = ends.size() - 1;
-  while (i > 0 && ends[i] - ends[i - 1] > window) --i;
-  return ends[i];
-}
-
 bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) const {
   if (waits_for_first_) return number == first_ && (!next || number >= *next);
   if (!next || number < *next) return false;

@@ -7,16 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "fanin/base/identity.hpp"
 
 namespace fanin::source {
-
-/// Up to where numbers exist, given the ends of all sources that have begun: the furthest of `ends`
-/// that is not more than `window` ahead of all others. A further one counts when another source
-/// comes there. Sorts `ends`.
-[[nodiscard]] EventNumber horizon_of(std::span<EventNumber> ends, std::uint64_t window);
 
 /// Where the other sources of the run are.
 struct OtherSources {

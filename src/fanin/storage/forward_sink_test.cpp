@@ -13,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using testing::BatchMaker;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using testing::Forward;

@@ -212,8 +212,10 @@ Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
   }
   named = NamedFile(path, descriptor.get());
   published = true;
-  return options.commit == CommitMode::synced ? detail::synchronize_folder(options.directory)
-                                              : Result<>{};
+  if (options.commit != CommitMode::synced) return {};
+  const int error = detail::synchronize_folder(options.directory);
+  if (error == 0) return {};
+  return fail_errno(ErrorKind::internal, fmt::format("fsync {}", options.directory), error);
 }
 
 // So that a full disk is met before anything is changed, and the file can still end in good order.

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -38,6 +37,17 @@ std::unexpected<Error> no_number(std::string_view path, std::string_view failed,
                           path, failed, std::strerror(error_number)));
 }
 
+// What is wrong with the first line; empty if it is a number and nothing else.
+std::string damage(std::string_view text, std::from_chars_result parsed) {
+  const std::size_t digits = static_cast<std::size_t>(parsed.ptr - text.data());
+  if (text.empty()) return "is empty";
+  if (parsed.ec == std::errc::result_out_of_range)
+    return fmt::format("begins with a number above {}", run_number_max);
+  if (parsed.ec != std::errc{}) return "does not begin with a number";
+  if (digits == text.size()) return "ends within its first line";
+  return text[digits] == '\n' ? "" : "has more than a number in its first line";
+}
+
 // 0: there is no file. Its first line is the number; the others are for readers.
 Result<RunNumber> number_in_file(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -48,12 +58,12 @@ Result<RunNumber> number_in_file(const std::string& path) {
   const std::string_view text(bytes.data(), static_cast<std::size_t>(size));
   RunNumber number = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec == std::errc{} && parsed.ptr != text.data() + text.size() && *parsed.ptr == '\n')
-    return number;
+  const std::string damaged = damage(text, parsed);
+  if (damaged.empty()) return number;
   return fail(ErrorKind::malformed,
               fmt::format("{} {}: write the highest run number that was given into its first line, "
                           "or delete it if that is the highest of the run files beside it",
-                          path, text.empty() ? "is empty" : "does not begin with a number"));
+                          path, damaged));
 }
 
 // 0: there are none.
@@ -85,30 +95,42 @@ Result<> write_number(const std::string& folder, RunNumber number) {
     ::unlink(hidden.c_str());
     return no_number(path, "written", error_number);
   }
-  return detail::synchronize_folder(folder);
+  const int error_number = detail::synchronize_folder(folder);
+  if (error_number != 0) return no_number(folder, "synchronized", error_number);
+  return {};
 }
 
 // Waits for the processes that have it.
-Result<Descriptor> lock(const std::string& folder) {
+Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
   const std::string path = folder + "/.last_run_number.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file && errno == EACCES) { // another user's
     file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file) errno = EACCES;
   }
-  while (file) {
-    if (::flock(file.get(), LOCK_EX) == 0) return file;
+  for (int wait = LOCK_NB; file;) {
+    if (::flock(file.get(), LOCK_EX | wait) == 0) return file;
     // A file system without locks. If two runs get one number in the same instant, the manifest,
     // whose name must be free, refuses one of them.
     if (errno == ENOSYS || errno == EOPNOTSUPP) return file;
-    if (errno != EINTR) break;
+    if (errno == EWOULDBLOCK) {
+      wait = 0;
+      if (log) {
+        log(LogLevel::info, fmt::format("waits for another process that takes a run number: it has "
+                                        "locked {} (fuser shows which one)",
+                                        path));
+      }
+    } else if (errno != EINTR) {
+      break;
+    }
   }
   return no_number(path, "locked", errno);
 }
 
 // Each folder once and in an order that is the same in all processes: two that take the locks of
 // several do not wait for each other.
-Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders) {
+Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders,
+                                         const LogFunction& log) {
   std::map<std::pair<ino_t, dev_t>, std::string> ordered;
   for (const std::string& folder : folders) {
     std::error_code error;
@@ -120,7 +142,7 @@ Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders
   }
   std::vector<Descriptor> locks;
   for (const auto& [ignored, folder] : ordered) {
-    auto locked = FANIN_TRY(lock(folder));
+    auto locked = FANIN_TRY(lock(folder, log));
     locks.push_back(std::move(locked));
   }
   return locks;
@@ -145,15 +167,14 @@ Result<RunNumber> RunNumbers::next(std::optional<RunNumber> wanted) const {
                             "higher one, or leave run.number out",
                             *wanted, highest, where));
   }
-  if (wanted || highest < std::numeric_limits<RunNumber>::max())
-    return wanted.value_or(highest + 1);
+  if (wanted || highest < run_number_max) return wanted.value_or(highest + 1);
   return fail(ErrorKind::exhausted,
               fmt::format("{} has given the last run number, {}: set run.output to another folder",
                           where, highest));
 }
 
 Result<RunNumber> RunNumbers::reserve(std::optional<RunNumber> wanted) const {
-  const auto locks = FANIN_TRY(lock_all(folders_));
+  const auto locks = FANIN_TRY(lock_all(folders_, log_));
   auto number = next(wanted);
   for (const std::string& folder : folders_) {
     if (!number) break;

@@ -8,6 +8,7 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::storage {
@@ -16,8 +17,10 @@ namespace fanin::storage {
 class RunNumbers {
 public:
   // Of runs whose files are in these folders. Where a folder has no file of numbers yet, the run
-  // files and manifests in it count; where there is one, they count as well.
-  explicit RunNumbers(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+  // files and manifests in it count; where there is one, they count as well. `log` is told when
+  // another process is waited for.
+  explicit RunNumbers(std::vector<std::string> folders, LogFunction log = {})
+      : folders_(std::move(folders)), log_(std::move(log)) {}
 
   // What reserve() would give. Takes no number, and makes no folder. Errors: usage (`wanted` is not
   // above all that were given), exhausted (there is no higher one), and those of reading: refused,
@@ -26,11 +29,12 @@ public:
 
   // Gives the caller alone a number: `wanted`, or the next one. Makes the folders. Blocks until it
   // is on disk in all of them, and while other processes reserve there. Errors: those of next();
-  // refused, exhausted, internal where it cannot be written. Then the caller has no number.
+  // refused, exhausted where it cannot be written. Then the caller has no number.
   [[nodiscard]] FANIN_INTERNAL_API Result<RunNumber> reserve(std::optional<RunNumber> wanted) const;
 
 private:
   std::vector<std::string> folders_;
+  LogFunction log_;
 };
 
 } // namespace fanin::storage

@@ -5,13 +5,20 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
 #include "fanin/storage/testing/no_room.hpp"
 
@@ -126,14 +133,22 @@ TEST_F(RunNumbersTest, are_not_given_twice_to_those_who_ask_at_once) {
 
 TEST_F(RunNumbersTest, are_not_guessed_where_the_file_is_damaged) {
   reserve();
-  for (const char* text : {"", "\n", "7", "seven\n", "-7\n", " 7\n", "7 8\n", "99999999999\n"}) {
+  const std::map<std::string, std::string> wrong{
+      {"", "is empty"},
+      {"\n", "does not begin with a number"},
+      {"seven\n", "does not begin with a number"},
+      {"-7\n", "does not begin with a number"},
+      {" 7\n", "does not begin with a number"},
+      {"7", "ends within its first line"},
+      {"7 8\n", "has more than a number in its first line"},
+      {"7\r\n", "has more than a number in its first line"},
+      {"4294967296\n", "begins with a number above 4294967295"},
+      {std::string(100, '9'), "begins with a number above 4294967295"}};
+  for (const auto& [text, what] : wrong) {
     put(file, text);
     const Error damaged = error();
     EXPECT_EQ(damaged.kind, ErrorKind::malformed) << text;
-    EXPECT_THAT(
-        damaged.text,
-        AllOf(HasSubstr(file + (*text == '\0' ? " is empty" : " does not begin with a number")),
-              HasSubstr("write the highest run number")));
+    EXPECT_THAT(damaged.text, HasSubstr(file + " " + what + ": write the highest run number"));
     EXPECT_EQ(content(file), text) << "it stays as it is";
   }
   put(file, "41\n");
@@ -161,6 +176,46 @@ TEST_F(RunNumbersTest, are_not_given_where_the_file_cannot_be_read_or_written) {
   EXPECT_THAT(number.error().text, HasSubstr("not_a_folder cannot be made: "));
 }
 
+TEST_F(RunNumbersTest, are_not_given_where_the_folder_cannot_be_synchronized) {
+  reserve();
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const auto allow = [&](int descriptors) {
+    const rlimit limit{static_cast<rlim_t>(descriptors), before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  };
+  const auto open_null = [] { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+  const int for_file = [&] {
+    const Descriptor for_lock = open_null();
+    return open_null().get();
+  }();
+  allow(for_file + 1); // none is left for the folder
+  const auto number = RunNumbers({folder}).reserve({});
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(number);
+  EXPECT_EQ(number.error().kind, ErrorKind::refused);
+  EXPECT_EQ(number.error().text,
+            folder + " cannot be synchronized: Too many open files: a run needs it for its number; "
+                     "correct this, or set run.output to another folder");
+}
+
+TEST_F(RunNumbersTest, are_waited_for_where_another_process_takes_one_which_is_said_once) {
+  reserve();
+  const std::string path = folder + "/.last_run_number.lock";
+  Descriptor other(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  std::vector<std::string> said;
+  const RunNumbers numbers({folder}, [&](LogLevel, std::string_view text) {
+    said.emplace_back(text);
+    other = {}; // it has its number now
+  });
+  EXPECT_EQ(numbers.reserve({}).value_or(0), 2U);
+  EXPECT_EQ(numbers.reserve({}).value_or(0), 3U);
+  EXPECT_THAT(said, ::testing::ElementsAre("waits for another process that takes a run number: it "
+                                           "has locked " +
+                                           path + " (fuser shows which one)"));
+}
+
 TEST_F(RunNumbersTest, are_given_where_a_process_was_killed_while_it_reserved) {
   std::filesystem::create_directories(folder);
   put(folder + "/.last_run_number.new", "1234567890 and more than is written there\n");
@@ -169,7 +224,7 @@ TEST_F(RunNumbersTest, are_given_where_a_process_was_killed_while_it_reserved) {
 }
 
 TEST_F(RunNumbersTest, end_with_the_last_one) {
-  reserve(4'294'967'295);
+  reserve(run_number_max);
   const Error none = error();
   EXPECT_EQ(none.kind, ErrorKind::exhausted);
   EXPECT_THAT(none.text, HasSubstr("set run.output to another folder"));

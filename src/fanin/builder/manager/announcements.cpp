@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/builder/horizon.hpp"
 #include "fanin/storage/event_sink.hpp"
 
 namespace fanin::builder {
@@ -321,7 +322,7 @@ EventNumber Announcements::horizon(const Overtaking& overtaking) const {
       ends.push_back(waits_for_limit ? readout.first + 1 : readout.end);
     }
   }
-  const EventNumber agreed = source::horizon_of(ends, system_.event_window);
+  const EventNumber agreed = horizon_of(ends, system_.event_window);
   const bool near = ended <= agreed || ended - agreed <= system_.event_window;
   return near || ends.empty() ? std::max(agreed, ended) : agreed;
 }

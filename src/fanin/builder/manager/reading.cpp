@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fanin/base/units.hpp"
-#include "fanin/source/number_judge.hpp"
+#include "fanin/builder/horizon.hpp"
 
 namespace fanin::builder {
 
@@ -163,7 +163,7 @@ void Reading::drain_where_paused() {
   if (announced.announced_end() > furthest)
     ends.push_back(announced.announced_end()); // who had it is dead
   const EventNumber end = std::max(announced.announced_end(), std::min(furthest, limit_));
-  const EventNumber read = source::horizon_of(ends, span);
+  const EventNumber read = horizon_of(ends, span);
   drain_until(end, std::min(read, end));
 }
 

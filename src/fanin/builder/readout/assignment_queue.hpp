@@ -24,13 +24,16 @@ public:
     return waiting.size() <= waiting_max;
   }
 
-  // Something was given back: calls `take` for each one, in order, until it returns false.
+  // Something was given back: calls `take` for each one, in order, until it returns false. True: it
+  // has taken one.
   template <class Take>
-  void retry(Take take) {
+  bool retry(Take take) {
+    bool any = false;
     for (auto* waiting : {&reassigned_, &new_}) {
-      while (!waiting->empty() && take(waiting->front())) waiting->pop_front();
-      if (!waiting->empty()) return;
+      for (; !waiting->empty() && take(waiting->front()); any = true) waiting->pop_front();
+      if (!waiting->empty()) break;
     }
+    return any;
   }
 
   [[nodiscard]] bool empty() const { return reassigned_.empty() && new_.empty(); }

@@ -135,11 +135,11 @@ bool ReadoutUnit::poll() {
   ask_for_uncut(now);
   sources_.watch(view(), now);
   announce(!more && !sources_.any_far_ahead(), now);
-  retry_waiting(); // pages come home when they are sent, maybe after their clear
+  const bool cut = retry_waiting(); // pages come home when they are sent, maybe after their clear
   arm_tick(now);
   answer();
   control_->flush();
-  return more || sources_.take_decided();
+  return more || cut || sources_.take_decided(); // what was cut is acknowledged at the next read
 }
 
 void ReadoutUnit::end(Result<> result) {
@@ -277,14 +277,14 @@ bool ReadoutUnit::on_clear(const wire::Clear& clear) {
   begin_run();
   if (announcer_.begun() && retained_->on_clear(clear.range())) release_cut();
   sources_.retry();
-  retry_waiting();
+  (void)retry_waiting();
   return true;
 }
 
 // --- batches -------------------------------------------------------------------------------------
 
-void ReadoutUnit::retry_waiting() {
-  waiting_.retry([this](const wire::Assign& assign) { return try_assign(assign); });
+bool ReadoutUnit::retry_waiting() {
+  return waiting_.retry([this](const wire::Assign& assign) { return try_assign(assign); });
 }
 
 // False: it has to wait.

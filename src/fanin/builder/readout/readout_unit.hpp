@@ -114,7 +114,7 @@ private:
 
   // batches
   bool try_assign(const wire::Assign& assign);
-  void retry_waiting();
+  bool retry_waiting(); // true: one was taken
   void release_cut();
 
   void start_when_ready();

@@ -6,6 +6,8 @@
 #include <ranges>
 #include <utility>
 
+#include "fanin/builder/horizon.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -204,7 +206,7 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
   const bool echo = passed_over && run.horizon <= run.announced.value_or(0);
   if (run.horizon > 0 && !echo) ends_.push_back(run.horizon);
   all.any = !ends_.empty() || ended > 0;
-  all.high = source::horizon_of(ends_, system_.event_window);
+  all.high = horizon_of(ends_, system_.event_window);
   if (ended <= all.high || ended - all.high <= system_.event_window || ends_.empty()) {
     all.high = std::max(all.high, ended);
   }
@@ -294,7 +296,7 @@ wire::Paused SourceGroup::pause(const RunView& run) {
     paused.span = std::max<std::uint64_t>({paused.span, queue.options().window, holds});
     if (!member.reader.done()) ends_.push_back(queue.next_event());
   }
-  paused.horizon = ends_.empty() ? paused.next_event : source::horizon_of(ends_, paused.span);
+  paused.horizon = ends_.empty() ? paused.next_event : horizon_of(ends_, paused.span);
   set_limit(paused.next_event);
   return paused;
 }

@@ -7,22 +7,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-
 #include "fanin/base/descriptor.hpp"
-#include "fanin/base/result.hpp"
 
 namespace fanin::storage::detail {
 
-// Waits for the disk. Errors: internal.
-[[nodiscard]] inline Result<> synchronize_folder(const std::string& folder) {
+// Waits for the disk. Returns the error number; 0: it is there.
+[[nodiscard]] inline int synchronize_folder(const std::string& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!descriptor) return fail_errno(ErrorKind::internal, folder, errno);
   // Some file systems do not synchronize folders; they say so and keep them safe in other ways.
-  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) {
-    return fail_errno(ErrorKind::internal, fmt::format("fsync {}", folder), errno);
-  }
-  return {};
+  if (descriptor && (::fsync(descriptor.get()) == 0 || errno == EINVAL)) return 0;
+  return errno;
 }
 
 } // namespace fanin::storage::detail
