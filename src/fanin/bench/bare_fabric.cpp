@@ -139,7 +139,7 @@ private:
   Result<> open(fi_info& info) {
     domain_ = FANIN_TRY(ofi::Domain::open(*fabric_, info));
     arena_ = FANIN_TRY(memory::Arena::make(2 * window_ * transfer_, {}));
-    description_ = FANIN_TRY(domain_->description(arena_));
+    description_ = FANIN_TRY(domain_->description(*arena_));
     inject_most_ = info.tx_attr->inject_size;
     fi_cq_attr attributes{};
     attributes.size = 2 * window_;
@@ -161,7 +161,7 @@ private:
   Result<> fill_window() {
     slots_.resize(2 * window_);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      slots_[i].bytes = arena_.data() + i * transfer_;
+      slots_[i].bytes = arena_->data() + i * transfer_;
       slots_[i].receives = i < window_;
       if (!slots_[i].receives) {
         free_.push_back(&slots_[i]);
@@ -196,7 +196,7 @@ private:
   std::size_t window_;
   bool polls_;
   std::size_t inject_most_ = 0;
-  memory::Arena arena_;
+  std::unique_ptr<memory::Arena> arena_;
   std::unique_ptr<ofi::Fabric> fabric_;
   ofi::Owned<fid_pep> listening_;
   std::unique_ptr<ofi::Domain> domain_;

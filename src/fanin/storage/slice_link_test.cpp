@@ -33,16 +33,21 @@ struct FarEnd {
 class LimitedStream final : public net::Stream {
 public:
   explicit LimitedStream(FarEnd& far) : Stream(Descriptor{}), far_(far) {}
-  using Stream::read;
-  using Stream::write;
-  net::Transfer read(std::span<const iovec> room) override {
+  void end_writing() override { far_.was_told_the_end = true; }
+  void end_reading() override {}
+  bool has_ended() const override { return false; }
+  bool is_unanswered() const override { return false; }
+  void reset_on_close() override {}
+
+private:
+  net::Transfer read_parts(std::span<const iovec> room) override {
     const std::size_t bytes = std::min(room.front().iov_len, far_.says.size());
     if (bytes == 0) return {.outcome = far_.has_closed ? Outcome::ended : Outcome::blocked};
     std::memcpy(room.front().iov_base, far_.says.data(), bytes);
     far_.says.erase(far_.says.begin(), far_.says.begin() + static_cast<std::ptrdiff_t>(bytes));
     return {.bytes = bytes};
   }
-  net::Transfer write(std::span<const iovec> bytes, bool /*more_follows*/) override {
+  net::Transfer write_parts(std::span<const iovec> bytes, bool /*more_follows*/) override {
     if (far_.error != 0) return {.outcome = Outcome::failed, .error = far_.error};
     const std::size_t taken = std::min(bytes.front().iov_len, far_.room);
     if (taken == 0) return {.outcome = Outcome::blocked};
@@ -51,13 +56,7 @@ public:
     far_.room -= taken;
     return {.bytes = taken};
   }
-  void end_writing() override { far_.was_told_the_end = true; }
-  void end_reading() override {}
-  bool has_ended() const override { return false; }
-  bool is_unanswered() const override { return false; }
-  void reset_on_close() override {}
 
-private:
   FarEnd& far_;
 };
 
