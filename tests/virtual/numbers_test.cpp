@@ -182,6 +182,20 @@ TEST_P(Numbers, two_wrong_numbers_that_fall_cost_what_came_before_the_first_even
   }
 }
 
+// A front end has fragments of an earlier run in its buffers, which begin the run. Then nothing is
+// accepted any more, and it ends.
+TEST_P(Numbers, a_run_in_which_nothing_is_accepted_any_more_ends) {
+  const List pause(600, Listed::pause);
+  const List endless = from_to(1, 4000);
+  run({{joined({pause, endless}), 5ms, false},
+       {joined({from_to(50'001, 50'021), pause, endless}), 5ms, false}},
+      12s);
+  EXPECT_THAT(system_->summary().error,
+              HasSubstr("nothing that the sources send is accepted any more"));
+  EXPECT_THAT(system_->summary().error, HasSubstr("`first`"));
+  EXPECT_LT(system_->summary().fragments.read, 2500U) << "within 5 s";
+}
+
 // The front end of the second one was restarted: its number 300 belongs to a later trigger.
 TEST_P(Numbers, a_source_that_counts_again_is_in_doubt_from_there_on) {
   const List both = from_to(0, 300);

@@ -93,8 +93,8 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
     outcome_ = fail(ErrorKind::internal, summary.error);
   } else if (!summary.balanced) {
     outcome_ = fail(ErrorKind::internal, "the sums of the ledger disagree");
-  } else if (const std::string doubt = sources_in_doubt(summary); !doubt.empty()) {
-    outcome_ = fail(ErrorKind::malformed, doubt);
+  } else if (std::string bad = bad_sources(summary); !bad.empty()) {
+    outcome_ = fail(ErrorKind::malformed, std::move(bad));
   }
   result_ = std::move(report);
   record_by_ = context_.loop->now();

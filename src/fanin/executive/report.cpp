@@ -109,15 +109,20 @@ json::Value to_json(const builder::SourceLedger& ledger) {
                       {"lost", ledger.lost}};
 }
 
-std::string sources_in_doubt(const builder::RunSummary& summary) {
-  std::string text;
-  for (const auto& result : summary.sources) {
-    if (result.in_doubt == 0) continue;
-    text += fmt::format("{}source {} began to count again in mid-run: {} in doubt, and marked so",
-                        text.empty() ? "" : "; ", result.source.name,
-                        counted(result.in_doubt, "number"));
+std::string bad_sources(const builder::RunSummary& summary) {
+  std::vector<std::string> lines;
+  for (const auto& [source, ledger, dropped, missing, in_doubt, not_fitting] : summary.sources) {
+    if (in_doubt != 0) {
+      lines.push_back(
+          fmt::format("source {} began to count again in mid-run: {} in doubt, and marked so",
+                      source.name, counted(in_doubt, "number")));
+    }
+    if (ledger.read != 0 && ledger.read == ledger.late + ledger.dropped) {
+      lines.push_back(fmt::format("source {}: nothing that it sent was built ({} late, {} dropped)",
+                                  source.name, ledger.late, ledger.dropped));
+    }
   }
-  return text;
+  return fmt::format("{}", fmt::join(lines, "; "));
 }
 
 namespace {
@@ -125,7 +130,7 @@ namespace {
 std::string failure_of(const builder::RunSummary& summary) {
   if (!summary.error.empty()) return summary.error;
   if (summary.forced) return "stopped before all that was read was built";
-  if (summary.balanced) return sources_in_doubt(summary);
+  if (summary.balanced) return bad_sources(summary);
   const auto& sum = summary.fragments;
   return fmt::format("the ledger does not balance: {} fragments were read, and {} were built, {} "
                      "late, {} dropped, {} lost. This is a fault of fanin; please report it with "

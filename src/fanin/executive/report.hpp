@@ -49,8 +49,8 @@ namespace fanin::executive {
 
 // The few numbers of the live line.
 [[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);
-// The sources whose fragments are in doubt, in a sentence; empty: there are none.
-[[nodiscard]] std::string sources_in_doubt(const builder::RunSummary& summary);
+// Sources whose fragments are in doubt, or of which nothing was built; empty: there are none.
+[[nodiscard]] std::string bad_sources(const builder::RunSummary& summary);
 // The names of the readout units that are here.
 [[nodiscard]] json::Value joined_readouts(const builder::RunSummary& summary);
 

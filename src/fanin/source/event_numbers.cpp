@@ -217,6 +217,7 @@ void EventNumbers::remember_until(EventNumber event) {
 EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason reason) {
   using Reason = wire::DropReason;
   ++dropped_[static_cast<std::size_t>(reason)];
+  last_refused_ = event;
   const bool wrong = reason == Reason::number_jump || reason == Reason::before_first;
   // The inlined path of the queue offers nothing.
   if (!wrong && held() != event) last_decided_ = numbering_.plain() ? event : offered_;

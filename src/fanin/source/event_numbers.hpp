@@ -177,6 +177,8 @@ public:
     return accepted_end() == 0 ? 0 : accepted_end() - 1;
   }
   [[nodiscard]] EventNumber last_back() const { return last_back_; }
+  // The number of the last fragment that was dropped for its number, or late.
+  [[nodiscard]] EventNumber last_refused() const { return last_refused_; }
   // The number after the highest one that the source has come to, accepted or late; 0: none yet.
   [[nodiscard]] EventNumber reached_end() const { return std::max(accepted_end(), late_end_); }
   // Why an event before the first one has no fragment.
@@ -278,6 +280,7 @@ private:
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
   EventNumber last_back_ = 0;
+  EventNumber last_refused_ = 0;
   EventRange jumped_over_; // by its last jump
   std::uint64_t back_in_a_row_ = 0; // fragments dropped for being below, none of which was a repeat
   RecentFragments recent_; // of those released

@@ -401,9 +401,11 @@ static_assert(sizeof(Clear) == 16);
 struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
+  std::uint64_t accepted = 0; ///< fragments
+  EventNumber last_refused = 0; ///< the number of the last fragment that was dropped or late
   std::array<std::uint64_t, drop_reasons> dropped{}; ///< by DropReason
 };
-static_assert(sizeof(SourceCounters) == 8 + 8 * drop_reasons);
+static_assert(sizeof(SourceCounters) == 24 + 8 * drop_reasons);
 
 /// The body of status (periodic) and finished (last). It is followed by SourceCounters[sources],
 /// then as text what the node waits for.

@@ -132,7 +132,7 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
     const std::size_t source = sources_.find(fragment.source);
     if ((fragment.flags & wire::fragment_in_doubt) != 0 && source != System::npos)
       ++in_doubt_[source];
-    if ((fragment.flags & ~wire::fragment_in_doubt) != 0) bad.push_back(fragment.event);
+    if (fragment.flags != wire::fragment_in_doubt) bad.push_back(fragment.event);
   }
   std::ranges::sort(bad);
   const auto repeated = std::ranges::unique(bad);

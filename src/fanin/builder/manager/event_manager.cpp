@@ -50,6 +50,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       server_(system, environment_, *this),
       liveness_(server_, paths_, alive_period),
       path_watch_({system, phase_, readouts_, builders_, paths_, server_}, 2 * alive_period),
+      refusal_watch_(system.sources.size()),
       events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
               2 * alive_period),
       dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
@@ -330,7 +331,21 @@ void EventManager::check_alive() {
   }
   events_.watch_overtaken(liveness_.running_time());
   path_watch_.watch(now);
+  if (phase_.is(Phase::running)) end_at_dead_end();
   alive_tick_.start(*environment_.loop, now + alive_period);
+}
+
+// What the sources send is below what was built. That does not change by itself.
+void EventManager::end_at_dead_end() {
+  const auto found = refusal_watch_.find(liveness_.running_time());
+  if (!found || stop_wanted_) return;
+  accounts_.fail(fmt::format(
+      "nothing that the sources send is accepted any more: source {} is at number {}, and the run "
+      "is at event {}. Numbers before may be left over from an earlier run, or its counter was "
+      "reset: give the number at which it begins (key `first` of the source), or start a new run",
+      system_.sources[found->source].name, found->last_refused,
+      events_.announcements().announced_end()));
+  stop();
 }
 
 // Readout units whose connection did not come back.
@@ -357,6 +372,7 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
     events_.on_status(key.node, counters.held_back != 0, waits_for, liveness_.running_time());
     reading_.watch_drain(key.node, counters.held_up_us);
     if (!accounts_.count_dropped(key.node, sources)) return false;
+    refusal_watch_.count(system_.sources_of(key.node).first, sources, liveness_.running_time());
   } else {
     accounts_.count_builder(key.node, counters);
     storage_waits_for_[key.node] = waits_for;

@@ -25,6 +25,7 @@
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/path_watch.hpp"
 #include "fanin/builder/manager/reading.hpp"
+#include "fanin/builder/manager/refusal_watch.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
 #include "fanin/builder/manager/trigger.hpp"
 #include "fanin/builder/system.hpp"
@@ -127,6 +128,7 @@ private:
   void on_failed(NodeId builder, const wire::Failed& failed, const std::string& why);
   void log_of(NodeKey key, LogLevel level, std::string_view what);
   void check_alive();
+  void end_at_dead_end();
   void end_graces();
   [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);
   [[nodiscard]] bool on_hand_back(NodeId builder, const wire::HandBack& back);
@@ -161,6 +163,7 @@ private:
   ControlServer server_;
   Liveness liveness_; // checked with alive_tick_
   PathWatch path_watch_;
+  RefusalWatch refusal_watch_;
   KnownEvents events_;
   Dispatcher dispatcher_;
   Reading reading_;

@@ -72,6 +72,8 @@ bool SourceReader::take_decided() {
 void SourceReader::count(wire::NodeCounters& node, wire::SourceCounters& own) const {
   node.pages += pool_.pages();
   node.pages_in_use += pool_.pages() - pool_.available();
+  own.accepted = queue_.numbers().written();
+  own.last_refused = queue_.numbers().last_refused();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
     own.dropped[reason] =
         queue_.numbers().dropped(static_cast<wire::DropReason>(reason)) - dropped_before_[reason];

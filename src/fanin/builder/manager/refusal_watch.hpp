@@ -1,0 +1,68 @@
+// Finds out whether the run has come to a dead end: fragments come, and nothing of any source is
+// accepted any more.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/wire/control.hpp"
+
+namespace fanin::builder {
+
+// Times are those of a clock that stands still while its owner does.
+class RefusalWatch {
+public:
+  // A dead end has lasted for so long: a source that is behind may pass the others until then.
+  static constexpr Duration patience = std::chrono::seconds{3};
+
+  explicit RefusalWatch(std::size_t sources) : sources_(sources) {}
+
+  // A status of a readout unit has come; `first`: the place of its first source.
+  void count(std::size_t first, std::span<const wire::SourceCounters> counters, Duration now) {
+    for (const wire::SourceCounters& counter : counters) {
+      Source& source = sources_[first++];
+      if (std::exchange(source.accepted, counter.accepted) != counter.accepted) {
+        since_.reset();
+        for (Source& any : sources_) any.refused = 0;
+      }
+      const std::uint64_t dropped =
+          std::accumulate(counter.dropped.begin(), counter.dropped.end(), std::uint64_t{0});
+      const std::uint64_t before = std::exchange(source.dropped, dropped);
+      if (dropped <= before) continue;
+      if (!since_ || now - refused_at_ > patience / 2) since_ = now;
+      refused_at_ = now;
+      source.refused += dropped - before;
+      source.last_refused = counter.last_refused;
+    }
+  }
+
+  struct DeadEnd {
+    std::size_t source = 0; // of which most was refused
+    EventNumber last_refused = 0; // the last number of it
+  };
+  [[nodiscard]] std::optional<DeadEnd> find(Duration now) const {
+    if (!since_ || now - *since_ < patience || now - refused_at_ > patience / 2) return {};
+    const auto most = std::ranges::max_element(sources_, {}, &Source::refused);
+    return DeadEnd{static_cast<std::size_t>(most - sources_.begin()), most->last_refused};
+  }
+
+private:
+  struct Source {
+    std::uint64_t accepted = 0; // as its readout unit said
+    std::uint64_t dropped = 0; // likewise
+    std::uint64_t refused = 0; // of these, since a fragment of any source was accepted
+    EventNumber last_refused = 0;
+  };
+  std::vector<Source> sources_;
+  std::optional<Duration> since_; // nothing was accepted, and fragments came
+  Duration refused_at_{}; // the last ones
+};
+
+} // namespace fanin::builder
