@@ -114,7 +114,7 @@ def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
             run.wait_for_events(100)
             shutil.rmtree((folder.path / "out").rename(folder.path / "away"))
             for _ in ("the run file", "the manifest"):
-                run.wait_for("error .* was removed, renamed or replaced")
+                run.wait_for("error .* was removed, renamed, replaced or cut")
             run.signal()
             result = run.finish(status=1)
         check_balanced(result)
@@ -122,6 +122,25 @@ def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
         assert f"FAILED: {result['error']}" in run.text() and "it was written again" in run.text(), run.text()
         checked = fanin("verify", result["manifest"])
         assert checked.returncode == 1 and "_0001.h5" in checked.stdout and "NOT GOOD" in checked.stdout, checked.stdout
+        assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
+
+
+def test_files_that_are_emptied_or_cut_during_the_run_are_said_at_once_and_fail_it():
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--set", "network.url=inproc://") as run:
+            run.wait_for_events(100)
+            [first] = folder.path.glob("out/*.h5")
+            [manifest] = folder.path.glob("out/*.json")
+            os.truncate(first, 0)
+            os.truncate(manifest, manifest.stat().st_size // 2)
+            for _ in ("the run file", "the manifest"):
+                run.wait_for("error .* was removed, renamed, replaced or cut")
+            run.signal()
+            result = run.finish(status=1)
+        check_balanced(result)
+        assert set(result["gone_files"]) == {str(first), str(manifest)}, result
+        checked = fanin("verify", result["manifest"])
+        assert checked.returncode == 1 and f"{first}: " in checked.stdout, checked.stdout
         assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
 
 

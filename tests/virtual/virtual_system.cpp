@@ -179,7 +179,7 @@ private:
     }
     void summary(const builder::RunSummary&) override {}
     bool retry() override { return true; }
-    bool check_name() override { return false; }
+    bool check_file() override { return false; }
     const std::string& path() const override { return path_; }
 
   private:

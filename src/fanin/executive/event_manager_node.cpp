@@ -139,7 +139,7 @@ void EventManagerNode::on_progress_tick() {
 }
 
 void EventManagerNode::check_record() {
-  if (!record_ || !record_->check_name()) return;
+  if (!record_ || !record_->check_file()) return;
   context_.report(gone_report(record_->path(), "the run's manifest"));
 }
 

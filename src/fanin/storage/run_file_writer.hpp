@@ -75,6 +75,9 @@ public:
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
+  /// False: somebody else has removed, renamed, replaced, emptied or cut the file. Of what the two
+  /// last groups wrote it looks at the ends; after close() also at all of HDF5's metadata.
+  [[nodiscard]] bool intact() const;
   [[nodiscard]] const NamedFile& file() const;
   [[nodiscard]] const std::string& path() const { return file().path(); }
   /// Committed.
