@@ -1,10 +1,12 @@
 """Whole runs of real processes that end as they should."""
 
 import os
+import re
 import shutil
 import socket
+import time
 
-from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, verify
+from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, h5py, verify
 
 
 def short_run(*settings, seconds="2s", example="quickstart.toml"):
@@ -142,6 +144,21 @@ def test_files_that_are_emptied_or_cut_during_the_run_are_said_at_once_and_fail_
         checked = fanin("verify", result["manifest"])
         assert checked.returncode == 1 and f"{first}: " in checked.stdout, checked.stdout
         assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
+
+
+def test_a_run_file_says_when_the_run_began_and_when_its_events_were():
+    before = time.time_ns()
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--events", "300", "--set", "network.url=inproc://") as run:
+            result = run.finish()
+        with h5py().File(result["files"][0]) as file:
+            began, times = int(file.attrs["started_unix_ns"]), file["events"]["time_unix_ns"]
+        assert before <= began <= times[0] and (times[1:] >= times[:-1]).all(), (before, began, times)
+        assert times[-1] - began <= 1e9 * result["duration_s"], result
+        shown = fanin("inspect", result["manifest"]).stdout
+        assert "their times: 20" in shown, shown
+        rate = float(re.search(r"over the ([0-9.]+) s of the run", shown)[1])
+        assert abs(rate - result["duration_s"]) < 0.2, shown
 
 
 def test_discarding_writes_nothing():

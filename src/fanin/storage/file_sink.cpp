@@ -252,7 +252,10 @@ bool FileSink::commit_group() {
 
 Result<> FileSink::write_group() {
   while (true) {
+    const std::int64_t began = began_unix_ns_;
+    if (began != 0) options_.file.started_unix_ns = began;
     if (!writer_) FANIN_TRY(open_part());
+    FANIN_TRY(writer_->set_started(options_.file.started_unix_ns));
     const auto before = writer_->size();
     const auto done = writer_->append(group_batches_);
     const bool intact = writer_->intact();

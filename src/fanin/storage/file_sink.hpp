@@ -56,6 +56,7 @@ public:
   /// closed in good order. To keep them, call finish() before and wait for finished().
   ~FileSink() override;
 
+  void run_began(std::int64_t unix_ns) override { began_unix_ns_ = unix_ns; }
   [[nodiscard]] SubmitOutcome
   submit(BuiltBatch& batch) override; ///< leaves an empty batch, with its capacity
   void finish() override;
@@ -129,6 +130,7 @@ private:
   std::vector<std::string> files_;
   std::atomic<std::size_t> file_count_{0};
 
+  std::atomic<std::int64_t> began_unix_ns_{0}; // 0: not yet
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> finishing_{false};
   std::atomic<bool> abandoned_{false};

@@ -15,6 +15,7 @@
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/storage/detail/run_file_header.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
@@ -42,6 +43,8 @@ struct Summary {
   std::vector<std::uint64_t> streams; // events in each
   EventNumber first = std::numeric_limits<EventNumber>::max();
   EventNumber last = 0;
+  std::int64_t first_unix_ns = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last_unix_ns = std::numeric_limits<std::int64_t>::min();
   std::uint64_t gap_numbers = 0;
   std::map<SourceId, Tally> sources;
 };
@@ -85,6 +88,8 @@ Result<Summary> summarize(RunFileReader& file) {
   FANIN_TRY(file.for_each_event([&](std::uint64_t, const EventRow& row) {
     summary.first = std::min(summary.first, row.event);
     summary.last = std::max(summary.last, row.event);
+    summary.first_unix_ns = std::min(summary.first_unix_ns, row.time_unix_ns);
+    summary.last_unix_ns = std::max(summary.last_unix_ns, row.time_unix_ns);
     if ((row.flags & event_incomplete) != 0) ++summary.incomplete;
     constexpr std::uint32_t no_fault = event_incomplete | event_rejected;
     if ((row.flags & event_rejected) != 0) ++summary.rejected;
@@ -146,12 +151,12 @@ bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
   return file.run == run.run && file.run_id == run.run_id;
 }
 
-// From the start of the run to its end, as its manifest says; 0: there is none beside the file.
+// From the begin of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
   const auto manifest = read_manifest(path.string());
   if (!manifest || !manifest->summary || !is_of(info, manifest->header)) return 0;
-  const auto begin = static_cast<double>(manifest->header.started_unix_ns);
+  const auto begin = static_cast<double>(info.started_unix_ns);
   const auto end = static_cast<double>(manifest->summary->ended_unix_ns);
   return std::max(0.0, 1e-9 * (end - begin));
 }
@@ -272,6 +277,10 @@ Result<std::string> inspect_file(const std::string& path) {
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
                  file.events() - summary.incomplete, summary.incomplete, summary.flagged,
                  counted(summary.gap_numbers, "number"));
+  if (file.events() > 0) {
+    fmt::format_to(out, "  their times: {} to {}\n", detail::format_utc(summary.first_unix_ns, 3),
+                   detail::format_utc(summary.last_unix_ns, 3));
+  }
   fmt::format_to(out, "  {}, {} of payload", counted(file.fragments(), "fragment"),
                  format_size(file.bytes()));
   if (file.events() > 0) {
@@ -322,10 +331,10 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   std::string text;
   const auto flags = text_of_flags(row.flags);
   fmt::format_to(std::back_inserter(text),
-                 "event {} of run {}: {}, {} B, {}; attempt {}, incarnation {} of {}\n", row.event,
-                 file.info().run, counted(row.fragment_count, "fragment"), row.size,
-                 flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
-                 printable(file.info().node));
+                 "event {} of run {}: {}, {} B, {}; {}; attempt {}, incarnation {} of {}\n",
+                 row.event, file.info().run, counted(row.fragment_count, "fragment"), row.size,
+                 flags.empty() ? "complete" : flags, detail::format_utc(row.time_unix_ns, 9),
+                 row.attempt, row.incarnation, printable(file.info().node));
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
     fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
   for (const auto& fragment : fragments)

@@ -46,8 +46,9 @@ struct EventRow {
   std::uint16_t node = 0; ///< of the builder unit that wrote it
   std::uint32_t streams = 0; ///< with filter units: a bit for each stream that it is in, as in
                              ///< /streams; error_stream
+  std::int64_t time_unix_ns = 0; ///< UTC; of its batch: when the event manager cut it
 };
-static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
+static_assert(sizeof(EventRow) == 64 && std::is_trivially_copyable_v<EventRow>);
 
 /// /fragments: one row for each fragment, ascending by source within an event.
 struct FragmentRow {

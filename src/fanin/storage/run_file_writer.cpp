@@ -335,6 +335,18 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::create(const RunFileOption
   return std::unique_ptr<RunFileWriter>(new RunFileWriter(std::move(impl)));
 }
 
+Result<> RunFileWriter::set_started(std::int64_t unix_ns) {
+  auto& impl = *impl_;
+  if (std::exchange(impl.options.started_unix_ns, unix_ns) == unix_ns) return {};
+  const detail::Hdf5Guard guard;
+  if (detail::write_started(impl.file.get(), unix_ns) &&
+      H5Fflush(impl.file.get(), H5F_SCOPE_LOCAL) >= 0) {
+    return {};
+  }
+  impl.broken = true;
+  return detail::fail_hdf5(fmt::format("write {}", impl.path));
+}
+
 Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
   auto& impl = *impl_;
   FANIN_ASSERT(!impl.broken && impl.descriptor);

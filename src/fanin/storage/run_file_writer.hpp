@@ -37,7 +37,7 @@ struct RunFileOptions {
   wire::Slice slice{}; ///< rows have the detector's numbers
   std::vector<StreamInfo> streams{}; ///< what filter units accept into; empty: there are none
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
-  std::int64_t started_unix_ns = 0; ///< start of the run, UTC
+  std::int64_t started_unix_ns = 0; ///< begin of the run, UTC
   CommitMode commit = CommitMode::written;
   std::uint64_t max_file = 8ULL << 30; ///< bytes; then the owner begins a new part
 
@@ -68,6 +68,8 @@ public:
                                                                      std::uint32_t part);
   ~RunFileWriter(); ///< without close(): leaves the file as after a kill
 
+  /// The run has begun: the first file is made before. Errors: as of append().
+  [[nodiscard]] Result<> set_started(std::int64_t unix_ns);
   /// Writes a group of batches and commits them together. The pages must stay until it returns;
   /// their counts are not touched. After `exhausted` only the same group may be given again.
   [[nodiscard]] Result<> append(std::span<const BuiltBatch* const> group);

@@ -81,7 +81,7 @@ void Dispatcher::publish_members() {
   }
   const std::uint64_t epoch = epochs_.begin(incarnations);
   const auto count = static_cast<std::uint32_t>(incarnations.size());
-  parts_.outbox.send_to_builders(wire::Members{epoch, count, 0}, incarnations);
+  parts_.outbox.send_to_builders(wire::Members{epoch, count, 0, began_unix_ns_}, incarnations);
 }
 
 // --- assigning -----------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ void Dispatcher::assign_batches(Time now) {
   const EventNumber end = parts_.announced.assignable_end();
   while (parts_.announced.assigned_end() < end && batches_.size() < batches_max &&
          parts_.outbox.readouts_roomy()) {
-    if (!skip_gap(end) && !assign_next(end)) return;
+    if (!skip_gap(end) && !assign_next(end, now)) return;
   }
 }
 
@@ -128,7 +128,7 @@ bool Dispatcher::skip_gap(EventNumber end) {
 }
 
 // False: there is no room for it now.
-bool Dispatcher::assign_next(EventNumber end) {
+bool Dispatcher::assign_next(EventNumber end, Time now) {
   ++examined_;
   Cut cut = parts_.announced.next_cut(end);
   if (cut.range.empty()) return false;
@@ -139,6 +139,7 @@ bool Dispatcher::assign_next(EventNumber end) {
   no_room_ = !node.has_value();
   if (no_room_) return false;
   Batch& batch = batches_.add(cut.range, cut.bytes);
+  batch.cut_unix_ns = unix_ns(now);
   batch.gaps = std::move(gaps);
   if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
   parts_.announced.add_lost(cut.range, batch.lost);

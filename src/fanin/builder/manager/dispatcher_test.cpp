@@ -118,11 +118,12 @@ TEST_F(Dispatching, the_batches_of_a_builder_unit_that_dies_are_assigned_again) 
   paths_.builder_down(0);
   messages_.leave(builder_key(0));
   EXPECT_EQ(dispatcher_.builder_down(0), 64U);
-  dispatcher_.assign_batches(now);
+  dispatcher_.assign_batches(now + std::chrono::seconds{5});
   const auto again = assigned(builder_key(1));
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].range(), (EventRange{0, 64}));
   EXPECT_EQ(again[0].attempt, 1U);
+  EXPECT_EQ(again[0].cut_unix_ns, now.time_since_epoch().count()) << "its events are as old as before";
 }
 
 TEST_F(Dispatching, builder_units_hear_which_fragments_died_with_a_readout_unit) {

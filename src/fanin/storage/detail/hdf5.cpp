@@ -114,7 +114,8 @@ Handle event_row_type() {
                         {"incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE},
                         {"attempt", offsetof(EventRow, attempt), H5T_STD_U16LE},
                         {"node", offsetof(EventRow, node), H5T_STD_U16LE},
-                        {"streams", offsetof(EventRow, streams), H5T_STD_U32LE}});
+                        {"streams", offsetof(EventRow, streams), H5T_STD_U32LE},
+                        {"time_unix_ns", offsetof(EventRow, time_unix_ns), H5T_STD_I64LE}});
 }
 
 Handle fragment_row_type() {

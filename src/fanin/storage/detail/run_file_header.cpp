@@ -19,7 +19,9 @@ constexpr std::size_t name_max = 255;
 
 bool write_attribute(hid_t file, const char* name, hid_t type, const void* value) {
   const Handle space{H5Screate(H5S_SCALAR), H5Sclose};
-  const Handle attribute{H5Acreate2(file, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+  const Handle attribute{H5Aexists(file, name) > 0
+                             ? H5Aopen(file, name, H5P_DEFAULT)
+                             : H5Acreate2(file, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose};
   return attribute && H5Awrite(attribute.get(), type, value) >= 0;
 }
@@ -99,12 +101,21 @@ Result<> write_streams(hid_t file, const std::vector<StreamInfo>& streams) {
 
 } // namespace
 
-std::string format_utc(std::int64_t unix_ns) {
-  const std::time_t seconds = unix_ns / 1'000'000'000;
+std::string format_utc(std::int64_t unix_ns, std::size_t decimals) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const std::int64_t rest = (unix_ns % second + second) % second;
+  const std::time_t seconds = (unix_ns - rest) / second;
   std::tm parts{};
   if (::gmtime_r(&seconds, &parts) == nullptr) return "unknown";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+  const std::string fraction = decimals == 0 ? "" : fmt::format(".{:09}", rest).substr(0, decimals + 1);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{}Z", parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     fraction);
+}
+
+bool write_started(hid_t file, std::int64_t unix_ns) {
+  return write_text(file, "started_utc", format_utc(unix_ns)) &&
+         write_attribute(file, "started_unix_ns", H5T_STD_I64LE, &unix_ns);
 }
 
 Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t part) {
@@ -115,8 +126,7 @@ Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t p
       write_number(file, "node_index", options.node_index) &&
       write_number(file, "incarnation", options.incarnation) && write_number(file, "part", part) &&
       write_text(file, "integrity", options.integrity ? "crc32c" : "none") &&
-      write_text(file, "started_utc", format_utc(options.started_unix_ns)) &&
-      write_attribute(file, "started_unix_ns", H5T_STD_I64LE, &options.started_unix_ns) &&
+      write_started(file, options.started_unix_ns) &&
       write_text(file, "fanin_version", version) &&
       write_text(file, "fanin_commit", version_commit());
   if (!written) return fail_hdf5("attributes");

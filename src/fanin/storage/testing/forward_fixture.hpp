@@ -95,7 +95,7 @@ protected:
       undelivered_ += committed.undelivered;
     });
     loop_.add(*sink_);
-    if (run_begins_) sink_->run_began();
+    if (run_begins_) sink_->run_began(0);
   }
   // Of four numbers; behind the first `events` no source has one.
   SubmitOutcome submit(EventNumber first, EventNumber events = 4) {
