@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/home.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/lane.hpp"
@@ -19,7 +21,8 @@ namespace fanin::config {
 
 namespace detail {
 
-std::string resolve_path(const std::string& path, const Place& place) {
+std::string resolve_path(const std::string& written, const Place& place) {
+  std::string path = expand_home(written);
   const auto slash = place.file.rfind('/');
   const bool from_file = !place.is_override() && slash != std::string::npos;
   if (path.empty() || path.front() == '/' || !from_file) return path;
@@ -68,7 +71,7 @@ void read_run(TableReader reader, Configuration& configuration) {
     reader.reject("duration", "is zero; leave it out to run until stopped");
   }
   configuration.system.events_max = reader.integer("events", configuration.system.events_max, 1);
-  run.output = reader.text("output", run.output);
+  run.output = expand_home(reader.text("output", run.output));
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
   } else if (run.output.contains('\n')) {
