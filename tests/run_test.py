@@ -1,10 +1,12 @@
 """Whole runs of real processes that end as they should."""
 
+import json
 import os
 import re
 import shutil
 import socket
 import time
+import tomllib
 
 from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, h5py, verify
 
@@ -144,6 +146,28 @@ def test_files_that_are_emptied_or_cut_during_the_run_are_said_at_once_and_fail_
         checked = fanin("verify", result["manifest"])
         assert checked.returncode == 1 and f"{first}: " in checked.stdout, checked.stdout
         assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
+
+
+def test_a_run_file_says_what_the_run_was():
+    extra = '\n[run.metadata]\nbeam = "150 GeV"\nhv = true\nshift = 3\n'
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        config.write_text(config.read_text() + extra)
+        with Run(config, "--events", "100", "--set", "run.comment=before the repair", "--set", "run.metadata.shift=4",
+                 "--set", "network.url=inproc://") as run:
+            result = run.finish()
+        with h5py().File(result["files"][0]) as file:
+            used = tomllib.loads(file["configuration"][0].decode())
+            assert used["network"]["url"] == "inproc://" and used["run"]["metadata"]["shift"] == 4, used
+            assert file.attrs["comment"].decode() == "before the repair", dict(file.attrs)
+            keys = {key.removeprefix("metadata."): value for key, value in file.attrs.items() if key.startswith("metadata.")}
+            assert keys == {"beam": b"150 GeV", "hv": True, "shift": 4}, keys
+        shown = fanin("inspect", result["manifest"], "--json", "-")
+        [of_file] = json.loads(shown.stdout)["files"]
+        assert of_file["metadata"] == {"beam": "150 GeV", "hv": True, "shift": 4} and of_file["events"] == 100, of_file
+        assert tomllib.loads(of_file["configuration"]) == used, of_file
+        text = fanin("inspect", result["manifest"]).stdout
+        assert "comment: before the repair" in text and 'beam = "150 GeV"' in text, text
 
 
 def test_a_run_file_says_when_the_run_began_and_when_its_events_were():

@@ -61,6 +61,37 @@ Enum read_choice(TableReader& reader, std::string_view key, const std::array<Enu
   return choose(std::make_index_sequence<count>{});
 }
 
+constexpr std::size_t metadata_max = 1000; // keys
+
+void read_metadata(TableReader reader, std::vector<storage::Metadata>& metadata) {
+  if (reader.value() == nullptr) return;
+  const auto& entries = reader.value()->entries;
+  if (entries.size() > metadata_max) {
+    return reader.reject("", fmt::format("has {} keys: at most {}", entries.size(), metadata_max));
+  }
+  for (const auto& [key, value] : entries) {
+    const std::string& text = value.text;
+    if (key.empty() || key.size() > 255 || key.contains('\0')) {
+      reader.reject(key, "is no name for a key: 1 to 255 bytes without NUL");
+    } else if (value.kind == Value::Kind::text) {
+      if (text.size() > storage::text_attribute_max)
+        reader.reject(
+            key, fmt::format("has {} bytes: at most {}", text.size(), storage::text_attribute_max));
+      metadata.push_back({key, reader.text(key, "")});
+    } else if (value.kind == Value::Kind::boolean) {
+      metadata.push_back({key, text == "true"});
+    } else if (const auto number = parse_number<std::int64_t>(text);
+               value.kind == Value::Kind::integer && number) {
+      metadata.push_back({key, *number});
+    } else if (const auto real = parse_number<double>(text);
+               value.kind == Value::Kind::real && real) {
+      metadata.push_back({key, *real});
+    } else {
+      reader.reject(key, "is not a text, a number, true or false");
+    }
+  }
+}
+
 void read_run(TableReader reader, Configuration& configuration) {
   Run& run = configuration.run;
   if (reader.has("number")) {
@@ -81,6 +112,12 @@ void read_run(TableReader reader, Configuration& configuration) {
   run.restart = reader.boolean("restart", run.restart);
   configuration.system.drain = reader.duration("drain", configuration.system.drain);
   run.seed = reader.integer("seed", run.seed);
+  run.comment = reader.text("comment", "");
+  if (run.comment.size() > storage::text_attribute_max) {
+    reader.reject("comment", fmt::format("has {} bytes: at most {}", run.comment.size(),
+                                         storage::text_attribute_max));
+  }
+  read_metadata(reader.table("metadata"), run.metadata);
   reader.finish();
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -151,6 +152,10 @@ bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
   return file.run == run.run && file.run_id == run.run_id;
 }
 
+json::Value to_json(const decltype(Metadata::value)& value) {
+  return std::visit([](const auto& held) { return json::Value(held); }, value);
+}
+
 // From the begin of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
@@ -272,6 +277,9 @@ Result<std::string> inspect_file(const std::string& path) {
                  info.integrity ? "CRC32C checksums" : "no checksums",
                  printable(info.fanin_version));
   if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
+  if (!info.comment.empty()) fmt::format_to(out, "  comment: {}\n", printable(info.comment));
+  for (const auto& [key, value] : info.metadata)
+    fmt::format_to(out, "  {} = {}\n", printable(key), to_json(value).dump());
   fmt::format_to(out, "  {}", counted(file.events(), "event"));
   if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary.first, summary.last);
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
@@ -312,6 +320,36 @@ Result<std::string> inspect_file(const std::string& path) {
   return text;
 }
 
+Result<json::Value> describe_file(const std::string& path) {
+  const auto opened = FANIN_TRY(RunFileReader::open(path));
+  auto& file = *opened;
+  const auto& info = file.info();
+  const auto summary = FANIN_TRY(summarize(file));
+  json::Value metadata{json::Object{}};
+  for (const auto& [key, value] : info.metadata) metadata[key] = to_json(value);
+  json::Value described = json::Object{{"file", path},
+                                       {"run", info.run},
+                                       {"run_id", info.run_id},
+                                       {"node", info.node},
+                                       {"incarnation", info.incarnation},
+                                       {"part", info.part},
+                                       {"closed", info.finished},
+                                       {"fanin", info.fanin_version},
+                                       {"started_unix_ns", info.started_unix_ns},
+                                       {"comment", info.comment},
+                                       {"metadata", std::move(metadata)},
+                                       {"configuration", info.configuration},
+                                       {"events", file.events()},
+                                       {"incomplete", summary.incomplete},
+                                       {"fragments", file.fragments()},
+                                       {"bytes", file.bytes()}};
+  if (file.events() > 0) {
+    described["events_range"] = json::List{summary.first, summary.last};
+    described["times_unix_ns"] = json::List{summary.first_unix_ns, summary.last_unix_ns};
+  }
+  return described;
+}
+
 Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                   std::size_t dump_bytes) {
   if (is_manifest(path)) {
@@ -331,10 +369,10 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   std::string text;
   const auto flags = text_of_flags(row.flags);
   fmt::format_to(std::back_inserter(text),
-                 "event {} of run {}: {}, {} B, {}; {}; attempt {}, incarnation {} of {}\n",
+                 "event {} of run {}: {}, {} B, {}; attempt {}, incarnation {} of {}; {}\n",
                  row.event, file.info().run, counted(row.fragment_count, "fragment"), row.size,
-                 flags.empty() ? "complete" : flags, detail::format_utc(row.time_unix_ns, 9),
-                 row.attempt, row.incarnation, printable(file.info().node));
+                 flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
+                 printable(file.info().node), detail::format_utc(row.time_unix_ns, 9));
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
     fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
   for (const auto& fragment : fragments)

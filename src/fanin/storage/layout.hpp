@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
@@ -92,6 +93,14 @@ struct SourceInfo {
 struct MergedSource {
   SourceId source = 0;
   std::vector<SourceInfo> members; ///< ascending by id
+};
+
+/// What an experiment wants to say about a run, under a name of its own: the attribute
+/// "metadata.KEY" of each file.
+inline constexpr const char* metadata_prefix = "metadata.";
+struct Metadata {
+  std::string key;
+  std::variant<bool, std::int64_t, double, std::string> value;
 };
 
 /// A stream of accepted events. Its bit in EventRow::streams is its index in /streams.

@@ -214,6 +214,26 @@ TEST_F(RunFile, says_when_the_run_began_which_is_known_later_and_when_its_events
   EXPECT_EQ(detail::format_utc(-5, 9), "1969-12-31T23:59:59.999999995Z");
 }
 
+TEST_F(RunFile, keeps_what_the_run_was) {
+  auto chosen = options();
+  chosen.configuration = "[run]\nseed = 1\n" + std::string(100'000, '#') + "\n";
+  chosen.comment = "beam at 150 GeV, \u00b5 only";
+  chosen.metadata = {
+      {"crew", std::string("Ana, Bo")}, {"empty", std::string()}, {"hv on", true}, {"off", false},
+      {"shift", std::int64_t{-3}},      {"temperature", 21.5}};
+  const auto writer = create(chosen);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->close());
+  const auto info = open(writer->path())->info();
+  EXPECT_EQ(info.configuration, chosen.configuration);
+  EXPECT_EQ(info.comment, chosen.comment);
+  ASSERT_EQ(info.metadata.size(), chosen.metadata.size());
+  for (std::size_t i = 0; i < info.metadata.size(); ++i) {
+    EXPECT_EQ(info.metadata[i].key, chosen.metadata[i].key);
+    EXPECT_EQ(info.metadata[i].value, chosen.metadata[i].value) << info.metadata[i].key;
+  }
+}
+
 // Of an HDF5 file: its attributes are replaced, its tables taken out.
 class Header {
 public:

@@ -38,6 +38,9 @@ struct RunFileOptions {
   std::vector<StreamInfo> streams{}; ///< what filter units accept into; empty: there are none
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
   std::int64_t started_unix_ns = 0; ///< begin of the run, UTC
+  std::string configuration; ///< as used: TOML
+  std::string comment; ///< at most text_attribute_max bytes
+  std::vector<Metadata> metadata; ///< likewise its texts
   CommitMode commit = CommitMode::written;
   std::uint64_t max_file = 8ULL << 30; ///< bytes; then the owner begins a new part
 
@@ -51,6 +54,9 @@ struct RunFileOptions {
 /// Size at which the first part ends. It takes its space in small pieces, so that a small run has a
 /// small file. HDF5's index grows with the number of pieces, so longer parts take large ones.
 inline constexpr std::uint64_t first_part_max = 128U << 20; ///< bytes of payload and rows
+
+/// Bytes of a text that is kept as an attribute of a file.
+inline constexpr std::size_t text_attribute_max = 32U << 10;
 
 /// run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
 [[nodiscard]] std::string run_file_name(RunNumber run, std::string_view node,

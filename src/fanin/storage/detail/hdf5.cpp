@@ -147,6 +147,13 @@ Handle stream_source_row_type() {
                         {"source", offsetof(StreamSourceRow, source), H5T_STD_U32LE}});
 }
 
+Handle boolean_type() {
+  Handle type{H5Tenum_create(H5T_STD_I8LE), H5Tclose};
+  for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
+    H5Tenum_insert(type.get(), name, &value);
+  return type;
+}
+
 Handle fixed_string_type(std::size_t size) {
   Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
   H5Tset_size(type.get(), std::max<std::size_t>(size, 1));
