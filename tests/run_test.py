@@ -185,6 +185,19 @@ def test_a_run_file_says_when_the_run_began_and_when_its_events_were():
         assert abs(rate - result["duration_s"]) < 0.2, shown
 
 
+def test_which_of_two_limits_has_ended_the_run_is_said():
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        for events, by in (("50", "run.events"), ("1000000000", "run.duration")):
+            with Run(config, "--events", events, "--set", "run.duration=500ms" if by == "run.duration" else "run.duration=1h",
+                     "--set", "network.url=inproc://") as run:
+                result = run.finish()
+            assert result["ended_by"] == by, result
+            said = f"ended by run.duration, before run.events = {events}"
+            assert (said in run.text()) == (by == "run.duration"), run.text()
+            assert f"manifest   {result['manifest']}: 1 run file" in run.text(), run.text()
+
+
 def test_discarding_writes_nothing():
     with Folder() as folder:
         with Run(folder.small(), "--duration", "1s", "--set", "run.output=discard", cwd=folder.path) as run:
