@@ -143,10 +143,27 @@ bool Dispatcher::assign_next(EventNumber end, Time now) {
   batch.gaps = std::move(gaps);
   if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
   parts_.announced.add_lost(cut.range, batch.lost);
+  count_events(batch);
   assign(batch, request, *node);
   bytes_per_event_ = std::max<std::uint64_t>(1, cut.bytes / cut.range.count());
   parts_.announced.move_to(cut.range.end);
   return true;
+}
+
+void Dispatcher::count_events(const Batch& batch) {
+  events_cut_ += wire::events_of(batch.range, batch.gaps);
+  EventNumber first = batch.range.first; // of those that follow each other without a gap
+  const auto count_until = [&](EventNumber end) {
+    if (first >= end) return;
+    const std::uint64_t step = end - first > 1 ? 1 : last_event_ ? first - *last_event_ : 0;
+    if (step != 0) least_step_ = least_step_ == 0 ? step : std::min(least_step_, step);
+    last_event_ = end - 1;
+  };
+  for (const wire::Gap& gap : batch.gaps) {
+    count_until(gap.first);
+    first = std::max(first, gap.end);
+  }
+  count_until(batch.range.end);
 }
 
 std::optional<NodeId> Dispatcher::choose(const AssignmentRequest& request,

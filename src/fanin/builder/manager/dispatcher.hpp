@@ -78,6 +78,10 @@ public:
   [[nodiscard]] const BatchTable& batches() const { return batches_; }
   [[nodiscard]] const Capacity& capacity() const { return capacity_; }
   [[nodiscard]] std::uint64_t bytes_per_event() const { return bytes_per_event_; }
+  // Of all batches so far.
+  [[nodiscard]] std::uint64_t events_cut() const { return events_cut_; }
+  // From an event to the next one, at least; 1: not known.
+  [[nodiscard]] std::uint64_t least_step() const { return least_step_ == 0 ? 1 : least_step_; }
   // How often it has gone through announcements to find the next batch.
   [[nodiscard]] std::uint64_t examined() const { return examined_; }
 
@@ -89,6 +93,7 @@ private:
                                              std::optional<NodeId> handed_back);
   void assign(Batch& batch, const AssignmentRequest& request, NodeId node);
   void take_back(Batch& batch);
+  void count_events(const Batch& batch);
   void release(const Batch& batch); // of its builder unit's capacity
   [[nodiscard]] bool has(const wire::MissingRange& run) const;
   // What a builder unit says of a batch; false: it is invalid.
@@ -112,6 +117,9 @@ private:
   bool members_changed_ = false;
   bool no_room_ = false; // nobody had room for the next batch, and nothing has changed since
   std::uint64_t examined_ = 0;
+  std::uint64_t events_cut_ = 0;
+  std::uint64_t least_step_ = 0; // 0: not known
+  std::optional<EventNumber> last_event_; // of the latest batch
   std::uint64_t bytes_per_event_ = 0; // of the latest batch; 0: none yet
 };
 
