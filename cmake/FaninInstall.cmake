@@ -38,7 +38,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/faninConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/faninConfig.cmake" "${PROJECT_BINARY_DIR}/faninConfigVersion.cmake"
   DESTINATION "${package_dir}" COMPONENT fanin_net_dev)
 
-install(DIRECTORY examples/ DESTINATION "${CMAKE_INSTALL_DATADIR}/fanin/examples" COMPONENT fanin OPTIONAL)
+install(DIRECTORY examples/ DESTINATION "${CMAKE_INSTALL_DATADIR}/fanin/examples" COMPONENT fanin OPTIONAL
+  USE_SOURCE_PERMISSIONS)
 # As in the source tree, so that links between the documents lead somewhere.
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT fanin FILES_MATCHING PATTERN "*.md")
 install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md CITATION.cff

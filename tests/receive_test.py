@@ -9,10 +9,10 @@ import sys
 import threading
 from contextlib import contextmanager
 
-from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, verify
+from support.fanin_run import LONGEST_S, SOURCE, Folder, Port, Run, check_balanced, fanin, h5py, verify
 
 sys.path.append(str(SOURCE / "examples/receive"))
-from send_fragments import ANNOUNCED, HEADER, MAGIC, MARK, NUMBER, PREFACE, RELIABLE, REPLY, Sender, checked  # noqa: E402
+from send_fragments import ANNOUNCED, HEADER, MAGIC, MARK, NUMBER, PREFACE, RELIABLE, REPLY, PlainSender, Sender, checked  # noqa: E402
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -83,6 +83,32 @@ def test_a_run_begins_when_the_senders_of_all_sources_at_one_port_are_there():
 
 def on_the_page(language):
     return re.findall(rf"^```{language}\n(.*?)^```", (SOURCE / "docs/receive-format.md").read_text(), flags=re.M | re.S)
+
+
+def test_numbers_that_nobody_has_are_no_events():
+    """Time stamps for numbers: of `--events 100` there are a hundred, and not one within a hundred ticks."""
+    def send(port, source, stamps):
+        try:
+            sender = PlainSender(f"tcp://127.0.0.1:{port.number}", source)
+            for stamp in stamps:
+                sender.send(stamp, b"x" * 100)
+        except OSError:  # the run has ended
+            pass
+
+    for stamps, last in ((range(48211, 48211 + 937 * 400, 937), 48211 + 937 * 99), (range(7, 407), 106)):
+        with Folder() as folder, Port() as port:
+            with Run(shared(folder, port), "--events", "100") as run:
+                senders = [threading.Thread(target=send, args=(port, 0x300 + i, stamps)) for i in range(SOURCES)]
+                for sender in senders:
+                    sender.start()
+                result = run.finish()
+                for sender in senders:
+                    sender.join()
+            check_balanced(result)
+            assert (result["events"]["built"], result["events"]["incomplete"]) == (100, 0), result["events"]
+            assert result["ended_by"] == "run.events", result
+            with h5py().File(result["files"][0]) as file:
+                assert list(file["events"]["event"][[0, -1]]) == [stamps[0], last], file["events"]["event"][:]
 
 
 def test_the_plain_senders_on_the_page_are_whole_programs():

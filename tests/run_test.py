@@ -1,10 +1,14 @@
 """Whole runs of real processes that end as they should."""
 
+import json
 import os
+import re
 import shutil
 import socket
+import time
+import tomllib
 
-from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, verify
+from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, h5py, verify
 
 
 def short_run(*settings, seconds="2s", example="quickstart.toml"):
@@ -114,7 +118,7 @@ def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
             run.wait_for_events(100)
             shutil.rmtree((folder.path / "out").rename(folder.path / "away"))
             for _ in ("the run file", "the manifest"):
-                run.wait_for("error .* was removed, renamed or replaced")
+                run.wait_for("error .* was removed, renamed, replaced or cut")
             run.signal()
             result = run.finish(status=1)
         check_balanced(result)
@@ -123,6 +127,75 @@ def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
         checked = fanin("verify", result["manifest"])
         assert checked.returncode == 1 and "_0001.h5" in checked.stdout and "NOT GOOD" in checked.stdout, checked.stdout
         assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
+
+
+def test_files_that_are_emptied_or_cut_during_the_run_are_said_at_once_and_fail_it():
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--set", "network.url=inproc://") as run:
+            run.wait_for_events(100)
+            [first] = folder.path.glob("out/*.h5")
+            [manifest] = folder.path.glob("out/*.json")
+            os.truncate(first, 0)
+            os.truncate(manifest, manifest.stat().st_size // 2)
+            for _ in ("the run file", "the manifest"):
+                run.wait_for("error .* was removed, renamed, replaced or cut")
+            run.signal()
+            result = run.finish(status=1)
+        check_balanced(result)
+        assert set(result["gone_files"]) == {str(first), str(manifest)}, result
+        checked = fanin("verify", result["manifest"])
+        assert checked.returncode == 1 and f"{first}: " in checked.stdout, checked.stdout
+        assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
+
+
+def test_a_run_file_says_what_the_run_was():
+    extra = '\n[run.metadata]\nbeam = "150 GeV"\nhv = true\nshift = 3\n'
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        config.write_text(config.read_text() + extra)
+        with Run(config, "--events", "100", "--set", "run.comment=before the repair", "--set", "run.metadata.shift=4",
+                 "--set", "network.url=inproc://") as run:
+            result = run.finish()
+        with h5py().File(result["files"][0]) as file:
+            used = tomllib.loads(file["configuration"][0].decode())
+            assert used["network"]["url"] == "inproc://" and used["run"]["metadata"]["shift"] == 4, used
+            assert file.attrs["comment"].decode() == "before the repair", dict(file.attrs)
+            keys = {key.removeprefix("metadata."): value for key, value in file.attrs.items() if key.startswith("metadata.")}
+            assert keys == {"beam": b"150 GeV", "hv": True, "shift": 4}, keys
+        shown = fanin("inspect", result["manifest"], "--json", "-")
+        [of_file] = json.loads(shown.stdout)["files"]
+        assert of_file["metadata"] == {"beam": "150 GeV", "hv": True, "shift": 4} and of_file["events"] == 100, of_file
+        assert tomllib.loads(of_file["configuration"]) == used, of_file
+        text = fanin("inspect", result["manifest"]).stdout
+        assert "comment: before the repair" in text and 'beam = "150 GeV"' in text, text
+
+
+def test_a_run_file_says_when_the_run_began_and_when_its_events_were():
+    before = time.time_ns()
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--events", "300", "--set", "network.url=inproc://") as run:
+            result = run.finish()
+        with h5py().File(result["files"][0]) as file:
+            began, times = int(file.attrs["started_unix_ns"]), file["events"]["time_unix_ns"]
+        assert before <= began <= times[0] and (times[1:] >= times[:-1]).all(), (before, began, times)
+        assert times[-1] - began <= 1e9 * result["duration_s"], result
+        shown = fanin("inspect", result["manifest"]).stdout
+        assert "their times: 20" in shown, shown
+        rate = float(re.search(r"over the ([0-9.]+) s of the run", shown)[1])
+        assert abs(rate - result["duration_s"]) < 0.2, shown
+
+
+def test_which_of_two_limits_has_ended_the_run_is_said():
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        for events, by in (("50", "run.events"), ("1000000000", "run.duration")):
+            with Run(config, "--events", events, "--set", "run.duration=500ms" if by == "run.duration" else "run.duration=1h",
+                     "--set", "network.url=inproc://") as run:
+                result = run.finish()
+            assert result["ended_by"] == by, result
+            said = f"ended by run.duration, before run.events = {events}"
+            assert (said in run.text()) == (by == "run.duration"), run.text()
+            assert f"manifest   {result['manifest']}: 1 run file" in run.text(), run.text()
 
 
 def test_discarding_writes_nothing():

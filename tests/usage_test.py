@@ -249,6 +249,8 @@ def test_wrong_configurations():
             says(2, "--set:1: network.url: tcp://127.0.0.1?foo=1: option \"foo\" is not known", command, config,
                  "--set", "network.url=tcp://127.0.0.1?foo=1")
             says(2, "congestion control \"foo\"", command, config, "--set", "network.data=tcp://127.0.0.1?congestion=foo")
+            says(2, '--set:1: network.url: tcp://no-such-host.invalid: host "no-such-host.invalid": ', command, config,
+                 "--set", "network.url=tcp://no-such-host.invalid")
             says(2, "network.url: ofi+nobody", command, config, "--set", "network.url=ofi+nobody://127.0.0.1")
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from fanin_run import Folder, fanin
+from fanin_run import Folder, Run, fanin
 
 HEADER = '{"manifest":"version 1","run":1,"run_id":1,"protocol":"push","integrity":"crc32c","started_unix_ns":1,"fanin":"0.1.0"}\n'
 
@@ -36,3 +36,22 @@ def test_a_manifest_that_cannot_be_used_has_a_result_that_says_why():
                 assert done.stderr == f"{problem}\n", done.stderr
         for result, _ in results(folder.path / "run000002.manifest.json", folder):
             assert "cannot be opened" in result["problems"][0], result
+
+
+def test_a_folder_and_several_manifests_are_verified_run_by_run():
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        manifests = []
+        for events in (100, 150):  # their events have the same numbers
+            with Run(config, "--events", events, "--set", "network.url=inproc://") as run:
+                manifests.append(run.finish()["manifest"])
+        for given in ([folder.path / "out"], manifests):
+            done = fanin("verify", *given, "--json", folder.path / "result.json")
+            result = json.loads((folder.path / "result.json").read_text())
+            assert done.returncode == 0 and done.stdout.count("\ngood\n") == 2, done.stdout
+            assert all(f"{manifest}\n" in done.stdout for manifest in manifests), done.stdout
+            assert result["good"] and (result["events"], result["files"]) == (250, 2), result
+        shown = fanin("inspect", folder.path / "out").stdout
+        assert "  run 1, " in shown and "  run 2, " in shown, shown
+        done = fanin("verify", folder.path)
+        assert done.returncode == 1 and "there is no manifest in this folder" in done.stderr, done.stderr

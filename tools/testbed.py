@@ -385,8 +385,15 @@ def up(options):
             holder.wait()
             remove_files()
             raise
-    print(f"up in {time.monotonic() - begun:.1f} s: {state['text']}\n"
+    print(f"up in {time.monotonic() - begun:.1f} s: {state['text']}\n{fallback(state)}"
           f"its hosts: {folder() / 'hosts'}, which fanin run --testbed uses; ./dev testbed enter ru0 ping {plan.address(0, 0)}")
+
+
+def fallback(state):
+    """A line where its hosts do not use cubic."""
+    used = state["settings"]["tcp_congestion_control"]
+    return "" if used == "cubic" else (
+        f"congestion control {used}, not cubic: as root, sysctl -w net.ipv4.tcp_allowed_congestion_control='{used} cubic' allows it\n")
 
 
 def why_not(said, holder):

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/home.hpp"
 #include "fanin/base/thrown.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
@@ -45,7 +46,7 @@ std::vector<std::string> all_overrides(const RunOptions& options) {
 Result<std::optional<executive::HostList>> read_hosts(const RunOptions& options) {
   if (options.hosts.empty() && !options.testbed) return std::nullopt;
   return FANIN_TRY(options.testbed ? executive::testbed_hosts()
-                                   : executive::load_hosts(options.hosts));
+                                   : executive::load_hosts(expand_home(options.hosts)));
 }
 
 using Plans = std::vector<executive::NodePlan>;

@@ -11,15 +11,21 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "commands.hpp"
 #include "fanin/base/counted.hpp"
+#include "fanin/base/home.hpp"
+#include "fanin/base/log_stamp.hpp"
 #include "fanin/base/printable.hpp"
 #include "fanin/settings/tree.hpp"
 
@@ -59,6 +65,20 @@ std::size_t width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
+class StampFlag final : public spdlog::custom_flag_formatter {
+public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    fmt::format_to(std::back_inserter(out), "{}", stamp_.text(message.time));
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<StampFlag>(*this);
+  }
+
+private:
+  LogStamp stamp_;
+};
+
 } // namespace
 
 struct Terminal::Logger {
@@ -70,7 +90,9 @@ Terminal::Terminal(LogLevel level)
       is_terminal_(isatty(STDERR_FILENO) == 1),
       is_pipe_(is_pipe(STDERR_FILENO)) {
   logger_->log.set_level(level_of(level));
-  logger_->log.set_pattern("%H:%M:%S.%e %^%-7l%$ %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<StampFlag>('*').set_pattern("%* %^%-7l%$ %v");
+  logger_->log.set_formatter(std::move(formatter));
 }
 
 Terminal::~Terminal() { end_progress(); }
@@ -131,7 +153,8 @@ void print(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
 bool is_output_closed() { return (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY; }
 
-Result<OutputFile> OutputFile::open(std::string option, const std::string& path) {
+Result<OutputFile> OutputFile::open(std::string option, const std::string& given) {
+  const std::string path = expand_home(given);
   OutputFile output(std::move(option), path);
   if (path == "-" && is_output_closed())
     return fail(ErrorKind::usage, fmt::format("{} -: standard output is closed", output.option_));

@@ -1,7 +1,10 @@
 // fanin verify FILE...: reads run files back and checks everything in them.
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -71,16 +74,30 @@ void print_result(const storage::VerifyResult& result) {
   print(result.good() ? "good\n" : "NOT GOOD\n");
 }
 
-Result<int> verify(const std::vector<std::string>& arguments, const std::string& json) {
-  auto result_file = FANIN_TRY(OutputFile::open("--json", json));
-  const auto found = storage::find_run_files(arguments, executive::is_here);
-  if (!found) {
-    storage::VerifyResult nothing;
-    nothing.problems.push_back(found.error().text);
-    (void)complain(found.error());
-    FANIN_TRY(result_file.write_json(to_json(nothing)));
-    return status_failed;
-  }
+void add(storage::VerifyResult& sum, storage::VerifyResult one) {
+  for (const auto count : {&storage::VerifyResult::events, &storage::VerifyResult::complete,
+                           &storage::VerifyResult::incomplete, &storage::VerifyResult::rejected,
+                           &storage::VerifyResult::superseded, &storage::VerifyResult::duplicates,
+                           &storage::VerifyResult::crc_errors, &storage::VerifyResult::flagged,
+                           &storage::VerifyResult::gaps, &storage::VerifyResult::fragments,
+                           &storage::VerifyResult::bytes})
+    sum.*count += one.*count;
+  sum.files += one.files;
+  for (const auto lines : {&storage::VerifyResult::problems, &storage::VerifyResult::notes,
+                           &storage::VerifyResult::missing})
+    std::ranges::move(one.*lines, std::back_inserter(sum.*lines));
+}
+
+storage::VerifyResult nothing_but(const Error& error) {
+  storage::VerifyResult result;
+  result.problems.push_back(error.text);
+  (void)complain(error);
+  return result;
+}
+
+Result<storage::VerifyResult> verify_run(const std::vector<std::string>& paths, bool prints) {
+  const auto found = storage::find_run_files(paths, executive::is_here);
+  if (!found) return nothing_but(found.error());
   Terminal terminal(LogLevel::info);
   storage::VerifyOptions options;
   options.manifests = found->manifests;
@@ -94,11 +111,28 @@ Result<int> verify(const std::vector<std::string>& arguments, const std::string&
     terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
                                   format_size(total), 100 * part, format_bandwidth(rate)));
   };
-  const auto result = FANIN_TRY(storage::verify(found->files, options));
+  auto result = FANIN_TRY(storage::verify(found->files, options));
   terminal.end_progress();
-  if (json != "-") print_result(result);
-  FANIN_TRY(result_file.write_json(to_json(result)));
-  return result.good() ? status_done : status_failed;
+  if (prints) print_result(result);
+  return result;
+}
+
+// Each run by itself: events of two slices, or of two runs, have nothing to do with each other.
+Result<int> verify(const std::vector<std::string>& arguments, const std::string& json) {
+  auto result_file = FANIN_TRY(OutputFile::open("--json", json));
+  const bool prints = json != "-";
+  storage::VerifyResult sum;
+  if (const auto runs = storage::split_into_runs(arguments); !runs) {
+    sum = nothing_but(runs.error());
+  } else {
+    for (const auto& paths : *runs) {
+      if (prints && runs->size() > 1) print(fmt::format("{}\n", printable(paths.front())));
+      add(sum, FANIN_TRY(verify_run(paths, prints)));
+      if (prints && &paths != &runs->back()) print("\n");
+    }
+  }
+  FANIN_TRY(result_file.write_json(to_json(sum)));
+  return sum.good() ? status_done : status_failed;
 }
 
 } // namespace
@@ -113,7 +147,7 @@ void add_verify(CLI::App& app, int& status) {
       app.add_subcommand("verify", "Read run files back and check everything in them");
   command
       ->add_option("FILE", options->files,
-                   "Run files, those of one run together; or a run's manifest")
+                   "Run files, those of one run together; manifests, or folders of runs")
       ->required();
   command->add_option("--json", options->json,
                       "Write the result to this file; - is standard output");

@@ -20,6 +20,11 @@ say "the documents"
   [[ -e $prefix/share/doc/fanin/$document ]] || { echo "$document is not installed"; exit 1; }
 done
 
+say "the programs of the examples"
+(cd "$source_dir" && find examples -type f -perm -u+x) | while read -r program; do
+  [[ -x $prefix/share/fanin/$program ]] || { echo "$program is not executable where it is installed"; exit 1; }
+done
+
 say "every installed header, without the source tree"
 (cd "$prefix/include" && find fanin -name '*.hpp' | sort | sed 's/.*/#include "&"/') >"$work/headers.cpp"
 "${CXX:-c++}" -std=c++23 -fsyntax-only -I "$prefix/include" "$work/headers.cpp"

@@ -36,7 +36,7 @@ public:
       : MemorySink(loop, store, std::move(options)), place_(place), wrong_(wrong) {
     place_ = this;
   }
-  void run_began() override {
+  void run_began(std::int64_t /*unix_ns*/) override {
     if (std::exchange(run_has_begun, true)) wrong_.begin = "the run has begun twice";
   }
   storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
@@ -179,7 +179,7 @@ private:
     }
     void summary(const builder::RunSummary&) override {}
     bool retry() override { return true; }
-    bool check_name() override { return false; }
+    bool check_file() override { return false; }
     const std::string& path() const override { return path_; }
 
   private:

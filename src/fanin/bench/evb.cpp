@@ -398,6 +398,7 @@ std::string evb_table(const json::Value& result) {
     }
     if (!row.at("remark").is_null()) text += "           " + row.at("remark").text() + "\n";
   }
+  text += fallback_text(result);
   if (result.find("timeline") != nullptr) text += "\n" + timeline_table(result.at("timeline"));
   return text;
 }

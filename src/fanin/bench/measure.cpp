@@ -77,6 +77,16 @@ Statistic rate(const Series& series, const Rate& of) {
   return statistic(std::move(values));
 }
 
+std::string fallback_text(const json::Value& result) {
+  const std::string congestion = result.at("settings").at("congestion").text();
+  const bool on_testbed = std::ranges::any_of(
+      result.at("results").list(), [](const json::Value& row) { return row.find("idle_cpu"); });
+  if (!on_testbed || congestion == "cubic") return {};
+  return fmt::format("congestion control {}, not cubic, with which others measure: the testbed has "
+                     "what this host allows (sysctl net.ipv4.tcp_allowed_congestion_control)\n",
+                     congestion);
+}
+
 std::string network_text(const json::Value& row) {
   if (row.at("idle_cpu").is_null()) return {};
   return fmt::format(

@@ -76,6 +76,8 @@ struct Links {
 void put_hosts(json::Value& row, const Series& series, const std::vector<Series>& all,
                const Links& links);
 inline constexpr double idle_least = 0.25;
+// That a testbed does not use cubic; empty: it does, or there is none.
+[[nodiscard]] std::string fallback_text(const json::Value& result);
 // The same as a line; empty: it was not measured on a testbed.
 [[nodiscard]] std::string network_text(const json::Value& row);
 

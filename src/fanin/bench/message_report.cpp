@@ -115,6 +115,7 @@ std::string message_table(const json::Value& result) {
                           format_size(row.at("size_bytes").natural()), network);
   }
   if (const auto port = port_text(result); !port.empty()) text += "/port: of " + port + "\n";
+  text += fallback_text(result);
   for (const auto& remark : result.at("remarks").list()) text += remark.text() + "\n";
   return text;
 }

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/home.hpp"
+#include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/lane.hpp"
@@ -19,7 +21,8 @@ namespace fanin::config {
 
 namespace detail {
 
-std::string resolve_path(const std::string& path, const Place& place) {
+std::string resolve_path(const std::string& written, const Place& place) {
+  std::string path = expand_home(written);
   const auto slash = place.file.rfind('/');
   const bool from_file = !place.is_override() && slash != std::string::npos;
   if (path.empty() || path.front() == '/' || !from_file) return path;
@@ -58,6 +61,37 @@ Enum read_choice(TableReader& reader, std::string_view key, const std::array<Enu
   return choose(std::make_index_sequence<count>{});
 }
 
+constexpr std::size_t metadata_max = 1000; // keys
+
+void read_metadata(TableReader reader, std::vector<storage::Metadata>& metadata) {
+  if (reader.value() == nullptr) return;
+  const auto& entries = reader.value()->entries;
+  if (entries.size() > metadata_max) {
+    return reader.reject("", fmt::format("has {} keys: at most {}", entries.size(), metadata_max));
+  }
+  for (const auto& [key, value] : entries) {
+    const std::string& text = value.text;
+    if (key.empty() || key.size() > 255 || key.contains('\0')) {
+      reader.reject(key, "is no name for a key: 1 to 255 bytes without NUL");
+    } else if (value.kind == Value::Kind::text) {
+      if (text.size() > storage::text_attribute_max)
+        reader.reject(
+            key, fmt::format("has {} bytes: at most {}", text.size(), storage::text_attribute_max));
+      metadata.push_back({key, reader.text(key, "")});
+    } else if (value.kind == Value::Kind::boolean) {
+      metadata.push_back({key, text == "true"});
+    } else if (const auto number = parse_number<std::int64_t>(text);
+               value.kind == Value::Kind::integer && number) {
+      metadata.push_back({key, *number});
+    } else if (const auto real = parse_number<double>(text);
+               value.kind == Value::Kind::real && real) {
+      metadata.push_back({key, *real});
+    } else {
+      reader.reject(key, "is not a text, a number, true or false");
+    }
+  }
+}
+
 void read_run(TableReader reader, Configuration& configuration) {
   Run& run = configuration.run;
   if (reader.has("number")) {
@@ -68,7 +102,7 @@ void read_run(TableReader reader, Configuration& configuration) {
     reader.reject("duration", "is zero; leave it out to run until stopped");
   }
   configuration.system.events_max = reader.integer("events", configuration.system.events_max, 1);
-  run.output = reader.text("output", run.output);
+  run.output = expand_home(reader.text("output", run.output));
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
   } else if (run.output.contains('\n')) {
@@ -78,6 +112,12 @@ void read_run(TableReader reader, Configuration& configuration) {
   run.restart = reader.boolean("restart", run.restart);
   configuration.system.drain = reader.duration("drain", configuration.system.drain);
   run.seed = reader.integer("seed", run.seed);
+  run.comment = reader.text("comment", "");
+  if (run.comment.size() > storage::text_attribute_max) {
+    reader.reject("comment", fmt::format("has {} bytes: at most {}", run.comment.size(),
+                                         storage::text_attribute_max));
+  }
+  read_metadata(reader.table("metadata"), run.metadata);
   reader.finish();
 }
 

@@ -35,6 +35,8 @@ struct Run {
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   bool restart = false; ///< a readout or builder unit that died is started again
   std::uint64_t seed = 1; ///< of emulated sources
+  std::string comment; ///< kept in run files, as what follows
+  std::vector<storage::Metadata> metadata;
 };
 
 /// What the nodes need besides builder::System.

@@ -1,6 +1,8 @@
 #include "fanin/config/configuration.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -44,6 +46,42 @@ TEST(Configuration, the_shortest_one_has_an_event_manager_a_readout_and_a_builde
   EXPECT_EQ(c.processes[0].name, "evm");
   EXPECT_EQ(c.run.output, "fanin-data");
   EXPECT_FALSE(c.run.number.has_value());
+}
+
+TEST(Configuration, a_leading_tilde_is_the_home_folder) {
+  ASSERT_EQ(::setenv("HOME", "/home/ana", 1), 0);
+  const auto read =
+      parse("[run]\noutput = \"~/data\"\n[[plugin]]\npath = \"~/own.so\"\n[[builder]]\n"
+            "[[readout]]\nsource = [{id = 1, type = \"hld\", path = \"~/a.hld\"}]\n",
+            "/etc/run.toml");
+  ASSERT_TRUE(read) << read.error().text;
+  EXPECT_EQ(read->run.output, "/home/ana/data");
+  EXPECT_THAT(read->plugins, ElementsAre("/home/ana/own.so"));
+  EXPECT_EQ(read->sources[0].settings.values.at("path").value, "/home/ana/a.hld");
+}
+
+TEST(Configuration, a_run_may_have_a_comment_and_keys_of_its_own) {
+  const std::string nodes = "[[builder]]\n[[readout]]\nsource = [{id = 1, type = \"emulator\"}]\n";
+  const auto read =
+      parse(nodes + "[run.metadata]\nbeam = \"150 GeV\"\nhv = true\n\"t (C)\" = 21.0\n", "run.toml",
+            {"run.comment=test", "run.metadata.shift=-4"});
+  ASSERT_TRUE(read) << read.error().text;
+  EXPECT_EQ(read->run.comment, "test");
+  std::map<std::string, decltype(storage::Metadata::value)> keys;
+  for (const auto& [key, value] : read->run.metadata) keys[key] = value;
+  const std::map<std::string, decltype(storage::Metadata::value)> expected{
+      {"beam", std::string("150 GeV")}, {"hv", true}, {"t (C)", 21.0}, {"shift", std::int64_t{-4}}};
+  EXPECT_EQ(keys, expected);
+  for (const auto& [text, why] :
+       {std::pair{"[run.metadata]\nx = [1]\n",
+                  "run.toml:5: run.metadata.x: is not a text, a number, true or "
+                  "false"},
+        {"[run]\nmetadata = 1\n", "run.toml:5: run.metadata: "}}) {
+    const auto wrong = parse(nodes + text, "run.toml");
+    ASSERT_FALSE(wrong) << text;
+    EXPECT_TRUE(wrong.error().text.starts_with(why)) << wrong.error().text;
+  }
+  EXPECT_FALSE(parse(nodes, "run.toml", {"run.comment=" + std::string(40'000, 'x')}));
 }
 
 TEST(Configuration, the_quickstart_example_is_five_processes) {
@@ -247,8 +285,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "slice listens"},
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
-      {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "
-                                    "duration, events, number, output, "
+      {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: comment, "
+                                    "drain, duration, events, metadata, number, output, "
                                     "restart, seed"},
       {m + "[storge]\nmax_file = \"1GiB\"\n",
        "run.toml:4: storge: unknown key; did you mean storage?"},

@@ -189,8 +189,8 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(const wire::W
 
 void BuilderNode::on_gone(const std::string& path, std::uint64_t events) {
   gone_lines_.write(context_.log, context_.loop->now(), LogLevel::error,
-                    fmt::format("{}, with {}, was removed, renamed or replaced while the "
-                                "run went on: what follows goes into a new file; the run will "
+                    fmt::format("{}, with {}, was removed, renamed, replaced or cut while "
+                                "the run went on: what follows goes into a new file; the run will "
                                 "end with exit status 1",
                                 path, counted(events, "event")));
   context_.report(gone_report(path, "a run file with " + counted(events, "event")));

@@ -113,6 +113,13 @@ std::string head_text(const Configuration& configuration) {
                                  : "no trigger",
       system.integrity ? "crc32c" : "none", format_duration(system.event_deadline),
       system.event_window);
+  if (const auto& shaping = system.shaping; shaping.on()) {
+    text += fmt::format("shaping {}, carrier {}, window {}", builder::shaping::name(shaping.policy),
+                        format_size(shaping.carrier), format_size(shaping.window));
+    if (shaping.policy == builder::shaping::Policy::tokens)
+      text += ", " + counted(shaping.tokens, "token");
+    text += "\n";
+  }
   const config::Run& run = configuration.run;
   text += output_text(configuration);
   if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));

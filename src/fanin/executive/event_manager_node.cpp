@@ -28,7 +28,7 @@ Duration stopping_least(const config::Configuration& configuration) {
 EventManagerNode::EventManagerNode(NodeContext context)
     : Node(std::move(context)),
       progress_tick_([this] { on_progress_tick(); }),
-      duration_tick_([this] { manager_->stop(); }),
+      duration_tick_([this] { on_duration(); }),
       record_tick_([this] { finish_record(); }) {}
 
 Result<> EventManagerNode::start() {
@@ -82,12 +82,24 @@ void EventManagerNode::on_silent(const builder::NodeKey& key) {
   context_.report(json::Object{{"report", "silent"}, {"silent", names[key.node]}});
 }
 
+void EventManagerNode::on_duration() {
+  duration_is_over_ = manager_->running() && !manager_->stopping();
+  manager_->stop();
+}
+
 void EventManagerNode::on_end(const builder::RunSummary& summary) {
   progress_tick_.cancel();
   duration_tick_.cancel();
   if (context_.observer != nullptr) context_.observer->on_end(summary);
   json::Value report = to_json(summary, *context_.system);
   if (record_) report["manifest"] = record_->path();
+  const std::uint64_t wanted = context_.system->events_max;
+  if (duration_is_over_) {
+    report["ended_by"] = "run.duration";
+  } else if (wanted != 0 && summary.events_built + summary.events_lost >= wanted) {
+    report["ended_by"] = "run.events";
+  }
+  if (duration_is_over_ && wanted != 0) report["events_wanted"] = wanted;
   report["report"] = "result";
   if (!summary.error.empty()) {
     outcome_ = fail(ErrorKind::internal, summary.error);
@@ -139,7 +151,7 @@ void EventManagerNode::on_progress_tick() {
 }
 
 void EventManagerNode::check_record() {
-  if (!record_ || !record_->check_name()) return;
+  if (!record_ || !record_->check_file()) return;
   context_.report(gone_report(record_->path(), "the run's manifest"));
 }
 

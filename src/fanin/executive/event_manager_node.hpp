@@ -30,6 +30,7 @@ public:
 private:
   void on_end(const builder::RunSummary& summary);
   void on_silent(const builder::NodeKey& key);
+  void on_duration();
   void finish_record();
   void on_progress_tick();
   void report_progress();
@@ -45,6 +46,7 @@ private:
   std::uint64_t progress_ticks_ = 0;
   json::Value result_; // until the record is written
   Time began_at_ = never; // all nodes were there
+  bool duration_is_over_ = false;
   bool ended_ = false;
   std::uint64_t built_before_ = 0;
   Time stuck_since_{}; // something is to be built, and is not

@@ -53,8 +53,8 @@ bool ManifestRecorder::retry() {
   return complete_;
 }
 
-bool ManifestRecorder::check_name() {
-  if (writer_.exists()) {
+bool ManifestRecorder::check_file() {
+  if (writer_.intact()) {
     lost_ = false;
     return false;
   }
@@ -63,7 +63,7 @@ bool ManifestRecorder::check_name() {
   lost_ = !restored;
   log_(LogLevel::error,
        fmt::format(
-           "{}, the run's manifest, was removed, renamed or replaced while the run went on: "
+           "{}, the run's manifest, was removed, renamed, replaced or cut while the run went on: "
            "it {}; the run will end with exit status 1",
            path(),
            restored ? std::string("was written again")

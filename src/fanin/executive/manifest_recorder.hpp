@@ -31,9 +31,9 @@ public:
 
   // What a full disk has refused.
   bool retry() override;
-  // Somebody else may have removed, renamed or replaced the file; then it is written again at its
-  // name.
-  [[nodiscard]] bool check_name() override;
+  // Somebody else may have removed, renamed, replaced or cut the file; then it is written again at
+  // its name.
+  [[nodiscard]] bool check_file() override;
   [[nodiscard]] const std::string& path() const override { return writer_.path(); }
 
 private:

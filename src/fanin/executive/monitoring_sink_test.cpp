@@ -39,7 +39,7 @@ public:
     batch = {};
     return SubmitOutcome::accepted;
   }
-  void run_began() override { heard_ += "began "; }
+  void run_began(std::int64_t /*unix_ns*/) override { heard_ += "began "; }
   void run_ended() override { heard_ += "ended "; }
   void finish() override {}
   [[nodiscard]] bool finished() const override { return true; }
@@ -119,7 +119,7 @@ TEST_F(Monitoring, shows_a_batch_once_however_often_it_is_offered) {
 
 TEST_F(Monitoring, the_sink_behind_hears_of_the_begin_and_the_end_of_the_run) {
   start({.every = 1});
-  sink->run_began();
+  sink->run_began(0);
   EXPECT_EQ(heard, "began ");
   sink->run_ended();
   EXPECT_EQ(heard, "began ended ");

@@ -38,7 +38,8 @@ builder::NodeEnvironment Node::environment() {
           .transports = context_.transports,
           .control_pool = context_.pools->control.get(),
           .log = context_.log,
-          .session = context_.session};
+          .session = context_.session,
+          .unix_ns_at_zero = context_.unix_ns_at_zero};
 }
 
 std::string Node::event_manager_text() const {

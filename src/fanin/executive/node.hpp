@@ -36,6 +36,7 @@ struct NodeContext {
   std::vector<net::Url> event_manager; // rails: where it really listens
   bool by_hand = false; // a user has started its process, which is without an event manager
   net::Loop* loop = nullptr;
+  std::int64_t unix_ns_at_zero = 0; // as in builder::NodeEnvironment
   std::uint64_t session = 0; // of the process
   std::uint64_t run_id = 0; // random, of the run that an event manager here begins
   net::TransportSet* transports = nullptr;

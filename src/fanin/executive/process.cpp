@@ -132,6 +132,7 @@ Result<> Process::make_nodes() {
     context.event_manager = configuration_.event_manager().urls;
     context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
+    context.unix_ns_at_zero = unix_ns() - loop_.now().time_since_epoch().count();
     context.session = options_.session;
     context.run_id = new_session() >> 11; // 53 bits: any reader of JSON keeps them
     context.transports = &transport_set_;

@@ -120,7 +120,10 @@ public:
     options.file.slice = sources.slice;
     options.file.streams = system().streams;
     options.file.integrity = system().integrity;
-    options.file.started_unix_ns = unix_ns();
+    options.file.started_unix_ns = unix_ns(); // until the run begins
+    options.file.configuration = settings::to_toml(configuration().written);
+    options.file.comment = configuration().run.comment;
+    options.file.metadata = configuration().run.metadata;
     options.on_gone = owner.on_gone;
     if (node.cpus.size() > 1) options.cpu = node.cpus[1];
     FANIN_TRY(make_folder());

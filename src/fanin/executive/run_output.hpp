@@ -26,7 +26,7 @@ public:
   // Writes what could not be written so far. False: something is still missing.
   virtual bool retry() = 0;
   // True: it is not at its place any more, and that is new. One system call.
-  [[nodiscard]] virtual bool check_name() = 0;
+  [[nodiscard]] virtual bool check_file() = 0;
   [[nodiscard]] virtual const std::string& path() const = 0;
 };
 

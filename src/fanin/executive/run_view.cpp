@@ -228,8 +228,8 @@ void RunView::add_failures(json::Value& result) const {
 void RunView::add_gone(json::Value& result) const {
   for (const auto& [file, what] : gone_files_) {
     result["gone_files"][file] = what;
-    add_failure(result,
-                fmt::format("{}, {}, was removed, renamed or replaced during the run", file, what));
+    add_failure(result, fmt::format("{}, {}, was removed, renamed, replaced or cut during the run",
+                                    file, what));
   }
 }
 

@@ -106,7 +106,7 @@ TEST_F(RunViewTest, a_file_that_was_removed_during_the_run_fails_it_and_is_named
   const json::Value result = view_.result();
   EXPECT_FALSE(succeeded(result));
   EXPECT_EQ(result.at("error").text(), "/data/run000001_bu0_i1_0001.h5, a run file with 7 events, "
-                                       "was removed, renamed or replaced during the run");
+                                       "was removed, renamed, replaced or cut during the run");
   EXPECT_EQ(result.at("gone_files").object().size(), 1U);
   EXPECT_FALSE(view_.nodes_result().at("ok").boolean());
 }

@@ -169,6 +169,8 @@ std::string summary_text(const json::Value& result) {
     return fmt::format("run FAILED: {}\n", printable(result.at("error").text()));
   }
   std::string text = fmt::format("run {}      {}\n", natural(result, "run"), verdict(result));
+  if (const std::uint64_t wanted = natural(result, "events_wanted"); wanted != 0)
+    text += fmt::format("           ended by run.duration, before run.events = {}\n", wanted);
   text +=
       events_text(result) + incomplete_text(result) + fragments_text(result) + gaps_text(result);
   if (const json::Value& latency = result.at("latency_us"); !latency.is_null()) {
@@ -178,9 +180,13 @@ std::string summary_text(const json::Value& result) {
                         of_microseconds(latency.at("p999").real()));
   }
   text += "\n" + nodes_table(result);
-  if (!result.at("files").list().empty()) text += "\n";
-  for (const auto& file : result.at("files").list())
-    text += fmt::format("file       {}\n", printable(file.text()));
+  const json::List& files = result.at("files").list();
+  if (const std::string manifest = result.at("manifest").text(); !manifest.empty()) {
+    return text + fmt::format("\nmanifest   {}: {}\n", printable(manifest),
+                              counted(files.size(), "run file"));
+  }
+  if (!files.empty()) text += "\n";
+  for (const auto& file : files) text += fmt::format("file       {}\n", printable(file.text()));
   return text;
 }
 

@@ -163,7 +163,12 @@ Result<> check_addresses(const config::Configuration& configuration,
     const config::Node& node = configuration.nodes[i];
     const bool used = i == 0 || std::ranges::find(nodes, i) != nodes.end();
     for (const net::Url& url : node.urls) {
-      const auto good = check(url, used);
+      auto good = check(url, used);
+      const bool listens = std::ranges::find(nodes, i) != nodes.end();
+      if (good && listens && url.reach() == net::Reach::network && !url.host.empty()) {
+        if (const auto found = net::resolve(url, true); !found)
+          good = std::unexpected(found.error());
+      }
       if (good) continue;
       return std::unexpected(configuration.wrong(node.url_key, good.error().text));
     }

@@ -139,8 +139,8 @@ int WatchedSink::descriptor() const {
   return call_or([this] { return inner_->descriptor(); }, -1);
 }
 
-void WatchedSink::run_began() {
-  if (!failed_) call_inner([this] { inner_->run_began(); });
+void WatchedSink::run_began(std::int64_t unix_ns) {
+  if (!failed_) call_inner([this, unix_ns] { inner_->run_began(unix_ns); });
 }
 
 void WatchedSink::run_ended() {

@@ -21,7 +21,7 @@ public:
   WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name, LogFunction log);
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
-  void run_began() override;
+  void run_began(std::int64_t unix_ns) override;
   void run_ended() override;
   void finish() override;
   [[nodiscard]] bool finished() const override;

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class InnerSink final : public storage::EventSink {
 public:
   SubmitOutcome submit(BuiltBatch& batch) override { return on_submit(batch); }
-  void run_began() override { on_run_began(); }
+  void run_began(std::int64_t /*unix_ns*/) override { on_run_began(); }
   void run_ended() override { on_run_ended(); }
   void finish() override { ended = true; }
   [[nodiscard]] bool finished() const override { return ended; }
@@ -70,7 +70,7 @@ struct Watched : ::testing::Test {
     inner.on_submit = [](BuiltBatch&) -> SubmitOutcome { throw std::runtime_error("called"); };
     inner.on_poll = [] { throw std::runtime_error("called"); };
     inner.on_run_began = inner.on_run_ended = inner.on_poll;
-    sink.run_began();
+    sink.run_began(0);
     sink.run_ended();
     EXPECT_EQ(submit(100), SubmitOutcome::busy);
     sink.poll();

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +64,40 @@ TEST_F(PipeTest, that_nobody_writes_is_an_error_and_not_waited_for) {
   EXPECT_EQ(text.error().kind, ErrorKind::usage);
   EXPECT_EQ(text.error().text, name + ": is a pipe into which nobody writes; start its writer "
                                       "before, or name a file");
+}
+
+TEST(TomlText, of_a_configuration_says_the_same_with_the_overrides) {
+  Value root =
+      parse_toml(
+          "a = 1 # one\nb = 2.0\nc = -0.5\nd = \"x\\\"\\\\\\n\\u00e9\"\ne = [1, [\"2\", 3]]\n"
+          "f = {g = true, \"h i\" = false}\nempty = []\n"
+          "[t.u]\nv = 1e300\n[[r]]\nn = 1\n[[r.s]]\nid = 1\n[[r.s]]\nid = 2\n"
+          "[[r]]\nn = 2\n[e2]\n",
+          "run.toml")
+          .value();
+  ASSERT_TRUE(override_value(root, "r.1.s=[{id=3}]", 1));
+  ASSERT_TRUE(override_value(root, "t.time=5s", 2));
+  const std::string text = to_toml(root);
+  const auto again = parse_toml(text, "again");
+  ASSERT_TRUE(again) << again.error().text << "\n" << text;
+  EXPECT_EQ(to_toml(*again), text);
+  for (const auto& [key, kind, value] : {std::tuple{"a", Value::Kind::integer, "1"},
+                                         {"b", Value::Kind::real, "2"},
+                                         {"c", Value::Kind::real, "-0.5"},
+                                         {"d", Value::Kind::text, "x\"\\\n\u00e9"},
+                                         {"e.1.0", Value::Kind::text, "2"},
+                                         {"f.g", Value::Kind::boolean, "true"},
+                                         {"t.u.v", Value::Kind::real, "1e+300"},
+                                         {"r.0.s.1.id", Value::Kind::integer, "2"},
+                                         {"r.1.s.0.id", Value::Kind::integer, "3"},
+                                         {"t.time", Value::Kind::text, "5s"}}) {
+    const Value* const found = find_path(*again, key);
+    ASSERT_NE(found, nullptr) << key << "\n" << text;
+    EXPECT_EQ(found->kind, kind) << key;
+    EXPECT_EQ(found->text, value) << key;
+  }
+  EXPECT_NE(find_path(*again, "e2"), nullptr);
+  EXPECT_EQ(find_path(*again, "empty")->kind, Value::Kind::list);
 }
 
 TEST(Nearest, finds_slips_of_the_finger_and_nothing_far_away) {

@@ -64,6 +64,9 @@ struct Entry {
 /// For messages: "a text", "a whole number", ...
 [[nodiscard]] std::string_view name(Value::Kind kind);
 
+/// The same values as a configuration file, without its comments.
+[[nodiscard]] std::string to_toml(const Value& root);
+
 /// Errors: usage, as "file:line: reason". `file` is only for messages.
 [[nodiscard]] Result<Value> parse_toml(std::string_view text, const std::string& file);
 /// The text of a configuration file. Errors: not_found, refused, usage (a folder, too large).

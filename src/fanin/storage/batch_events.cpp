@@ -53,6 +53,7 @@ BuiltEvent BatchEvents::event(std::size_t i) {
   return {.number = row.event,
           .flags = row.flags,
           .streams = row.streams,
+          .time_unix_ns = row.time_unix_ns,
           .fragments = fragments_,
           .missing = builder.missing().subspan(row.first_missing, row.missing_count)};
 }

@@ -35,6 +35,7 @@ struct BuiltEvent {
   EventNumber number = 0; ///< of the detector
   std::uint32_t flags = 0; ///< EventFlag
   std::uint32_t streams = 0; ///< with filter units: as EventRow::streams
+  std::int64_t time_unix_ns = 0; ///< as EventRow::time_unix_ns
   std::span<const EventFragment> fragments; ///< ascending by source
   std::span<const MissingRow> missing; ///< likewise
 };

@@ -86,6 +86,7 @@ struct BuiltBatch {
   std::uint64_t ticket = 0; ///< given back at commit
   EventRange range;
   Attempt attempt = 0;
+  std::int64_t time_unix_ns = 0; ///< of all its events: EventRow::time_unix_ns
   std::vector<SourcePiece> pieces; ///< per source in order of events; sources in any order
   std::vector<MissingFragment> missing; ///< of required and optional sources alike
   std::vector<BadFragment> bad; ///< what the builder unit found; adds to the entries' flags
@@ -135,9 +136,9 @@ public:
   /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
   /// after a commit.
   [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
-  /// The run has begun: all its nodes are there. Called once, before the first batch; also where
-  /// the builder unit joins a run that is under way.
-  virtual void run_began() {}
+  /// The run has begun at this time (UTC): all its nodes are there. Called once, before the first
+  /// batch; also where the builder unit joins a run that is under way.
+  virtual void run_began(std::int64_t /*unix_ns*/) {}
   /// Called before finish() at the end of the run, when all its batches are committed; not where
   /// the builder unit goes on with another sink.
   virtual void run_ended() {}

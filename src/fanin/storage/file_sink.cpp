@@ -189,7 +189,9 @@ void FileSink::run() {
     if (!commit_group()) break;
   }
   close_part();
-  for (auto& part : parts_) check_name(part);
+  for (auto& part : parts_) {
+    if (!part.file.intact()) lose(part);
+  }
   ended_ = true;
   wake_loop();
 }
@@ -211,7 +213,7 @@ bool FileSink::wait_for_work() {
 // Takes what is queued, as far as it fits into one commit and one file.
 void FileSink::collect() {
   // The next group must not go into a file that nobody finds.
-  if (writer_ && !writer_->file().exists()) close_part();
+  if (writer_ && !writer_->intact()) close_part();
   std::uint64_t size = 0;
   group_.clear();
   group_batches_.clear();
@@ -249,18 +251,31 @@ bool FileSink::commit_group() {
 }
 
 Result<> FileSink::write_group() {
-  if (!writer_) FANIN_TRY(open_part());
-  const auto before = writer_->size();
-  FANIN_TRY(writer_->append(group_batches_));
-  bytes_written_ += writer_->size() - before;
-  if (!std::exchange(listed_, true)) {
-    parts_.push_back({.file = writer_->file()});
-    const std::lock_guard lock(report_mutex_);
-    files_.push_back(writer_->path());
-    file_count_ = files_.size();
+  while (true) {
+    const std::int64_t began = began_unix_ns_;
+    if (began != 0) options_.file.started_unix_ns = began;
+    if (!writer_) FANIN_TRY(open_part());
+    FANIN_TRY(writer_->set_started(options_.file.started_unix_ns));
+    const auto before = writer_->size();
+    const auto done = writer_->append(group_batches_);
+    const bool intact = writer_->intact();
+    if (intact) FANIN_TRY(done);
+    list_part();
+    if (intact) {
+      bytes_written_ += writer_->size() - before;
+      parts_.back().events = writer_->events();
+      return {};
+    }
+    close_part(); // the group goes into the next one
   }
-  parts_.back().events = writer_->events();
-  return {};
+}
+
+void FileSink::list_part() {
+  if (std::exchange(listed_, true)) return;
+  parts_.push_back({});
+  const std::lock_guard lock(report_mutex_);
+  files_.push_back(writer_->path());
+  file_count_ = files_.size();
 }
 
 // After a failure: true once it is worth another try.
@@ -304,14 +319,17 @@ void FileSink::close_part() {
   if (!writer_) return;
   // Without a commit there is no such file: it is unlinked.
   const auto closed = listed_ ? writer_->close() : Result<>{};
-  if (!closed) report({.error = closed.error()}); // what was committed stays committed
-  if (listed_) check_name(parts_.back());
+  const bool intact = writer_->intact();
+  if (!closed && intact) report({.error = closed.error()}); // what was committed stays committed
+  if (listed_) {
+    parts_.back().file = writer_->file();
+    if (!intact) lose(parts_.back());
+  }
   writer_.reset();
 }
 
-void FileSink::check_name(Part& part) {
-  if (part.gone || part.file.exists()) return;
-  part.gone = true;
+void FileSink::lose(Part& part) {
+  if (std::exchange(part.gone, true)) return;
   report({.gone = part});
 }
 

@@ -37,8 +37,9 @@ struct FileSinkOptions {
                                          ///< batch
   Duration retry_interval = std::chrono::seconds{1};
   int cpu = -1; ///< the CPU of the thread; -1: any
-  /// A file with so many committed events was removed, renamed or replaced by somebody else: they
-  /// are not where they should be. Called on the loop's thread from poll(), once for each file.
+  /// A file with so many committed events was removed, renamed, replaced or cut by somebody else:
+  /// they are not where they should be. Called on the loop's thread from poll(), once for each
+  /// file.
   std::function<void(const std::string& path, std::uint64_t events)> on_gone{};
 };
 
@@ -55,6 +56,7 @@ public:
   /// closed in good order. To keep them, call finish() before and wait for finished().
   ~FileSink() override;
 
+  void run_began(std::int64_t unix_ns) override { began_unix_ns_ = unix_ns; }
   [[nodiscard]] SubmitOutcome
   submit(BuiltBatch& batch) override; ///< leaves an empty batch, with its capacity
   void finish() override;
@@ -76,7 +78,7 @@ private:
     std::uint64_t size = 0; // bytes in the file, about
   };
   struct Part { // with committed events
-    NamedFile file;
+    NamedFile file; // once it is closed
     std::uint64_t events = 0;
     bool gone = false;
   };
@@ -94,11 +96,12 @@ private:
   void collect();
   [[nodiscard]] bool commit_group();
   [[nodiscard]] Result<> write_group();
+  void list_part();
   [[nodiscard]] bool wait_for_retry(const Error& error);
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
-  void check_name(Part& part);
+  void lose(Part& part);
   void report(Report report);
   void wake_loop();
 
@@ -127,6 +130,7 @@ private:
   std::vector<std::string> files_;
   std::atomic<std::size_t> file_count_{0};
 
+  std::atomic<std::int64_t> began_unix_ns_{0}; // 0: not yet
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> finishing_{false};
   std::atomic<bool> abandoned_{false};

@@ -31,6 +31,7 @@
 #include "fanin/storage/file_sink.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/storage/testing/seeds.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -309,6 +310,95 @@ TEST_F(FileSinkTest, a_part_that_is_removed_after_its_end_is_found_at_the_end) {
   std::filesystem::remove(sink->files()[0]);
   finish(*sink);
   EXPECT_THAT(gone, ElementsAre(Pair(sink->files()[0], 20)));
+}
+
+TEST_F(FileSinkTest, a_file_that_is_emptied_or_cut_is_said_and_the_next_group_is_whole) {
+  for (const unsigned divisor : {0U, 2U}) {
+    gone.clear();
+    committed.clear();
+    auto chosen = options();
+    chosen.file.run = 1 + divisor;
+    const auto sink = start(chosen);
+    submit(*sink, 0);
+    drive(*sink, [&] { return committed.size() == 1; });
+    const auto first = sink->files()[0];
+    std::filesystem::resize_file(first, divisor == 0 ? 0 : std::filesystem::file_size(first) / 2);
+    submit(*sink, 1);
+    finish(*sink);
+    EXPECT_THAT(gone, ElementsAre(Pair(first, 20)));
+    ASSERT_EQ(sink->files().size(), 2U);
+    EXPECT_EQ(good_events(sink->files()[1]).size(), 20U);
+    EXPECT_TRUE(failures.empty());
+  }
+}
+
+// At any instant, also while the file is written: what is not there is said.
+class FileSinkDamage : public FileSinkTest {
+protected:
+  std::string any_file(Random& random) {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with(fmt::format("run{:06}", run_)) && name.ends_with(".h5")) {
+        files.push_back(entry.path());
+      }
+    }
+    std::ranges::sort(files);
+    return files[random.below(files.size())];
+  }
+
+  // False: perhaps nothing that the file needs.
+  static bool damage(const std::string& file, Random& random) {
+    std::error_code ignored; // it may have been removed
+    const auto size = std::filesystem::file_size(file, ignored);
+    switch (random.below(5)) {
+    case 0: std::filesystem::remove(file, ignored); return true;
+    case 1:
+      std::filesystem::rename(file, file + ".moved", ignored);
+      std::ofstream(file) << "of somebody else";
+      return true;
+    case 2: std::ofstream(file) << std::string(random.below(2000), 'x'); return true;
+    case 3: std::filesystem::resize_file(file, size / 2, ignored); return true;
+    default: std::filesystem::resize_file(file, random.below(size), ignored); return false;
+    }
+  }
+
+  void run(Random random) {
+    gone.clear();
+    committed.clear();
+    auto chosen = options();
+    ++run_;
+    chosen.file.run = run_;
+    chosen.file.max_file = random.chance(1, 2) ? 60'000 : 1U << 20; // some batches, or all
+    const auto sink = start(chosen);
+    const std::uint64_t batches = 4 + random.below(20);
+    const std::uint64_t when = random.below(batches);
+    std::string damaged;
+    bool surely = false;
+    for (std::uint64_t n = 0; n < batches; ++n) {
+      submit(*sink, n);
+      if (n == when) surely = damage(damaged = any_file(random), random);
+    }
+    finish(*sink);
+    EXPECT_EQ(committed.size(), batches);
+    EXPECT_TRUE(failures.empty()) << failures[0];
+    std::vector<std::string> whole = sink->files();
+    if (surely && std::ranges::find(whole, damaged) != whole.end()) {
+      EXPECT_TRUE(gone.contains(damaged)) << damaged;
+    }
+    std::erase_if(whole, [&](const std::string& file) { return gone.contains(file); });
+    std::uint64_t said = 0;
+    for (const auto& [file, events] : gone) said += events;
+    EXPECT_GE(good_events(whole).size() + said, 20 * batches);
+    EXPECT_LE(gone.size(), 1U);
+  }
+
+private:
+  RunNumber run_ = 0;
+};
+
+TEST_F(FileSinkDamage, at_any_instant_is_said) {
+  testing::for_each_seed([this](Random random) { run(std::move(random)); });
 }
 
 TEST_F(FileSinkTest, a_file_without_events_that_was_replaced_costs_the_other_nothing) {

@@ -24,7 +24,7 @@ ForwardSink::ForwardSink(net::Loop& loop, net::Streams& streams, ForwardSinkOpti
   if (!options_.superseded) options_.superseded = [] { return false; };
 }
 
-void ForwardSink::run_began() {
+void ForwardSink::run_began(std::int64_t /*unix_ns*/) {
   for (std::size_t i = options_.builder; i < options_.slices.size(); i += options_.builders) {
     links_.push_back(std::make_unique<SliceLink>(
         SliceLinkOptions{.name = fmt::format("slice {} at {}", i, options_.slices[i].text()),

@@ -46,7 +46,7 @@ public:
   make(net::Loop& loop, net::Streams& streams, ForwardSinkOptions options);
 
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
-  void run_began() override; ///< connects to the slices
+  void run_began(std::int64_t unix_ns) override; ///< connects to the slices
   void run_ended() override; ///< tells them that nothing follows
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override;

@@ -68,7 +68,7 @@ TEST_F(Forward, connects_when_the_run_begins_and_there_is_no_batch_yet) {
   make({left_->source->listening_url()});
   turn(1h);
   EXPECT_EQ(left_->source->counters().front().value, 0U);
-  sink_->run_began();
+  sink_->run_began(0);
   until([&] { return left_->source->counters().front().value == 1; });
   turn(1h);
   EXPECT_EQ(sink_->waits_for(), "");

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/storage/detail/run_file_header.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
@@ -42,6 +44,8 @@ struct Summary {
   std::vector<std::uint64_t> streams; // events in each
   EventNumber first = std::numeric_limits<EventNumber>::max();
   EventNumber last = 0;
+  std::int64_t first_unix_ns = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last_unix_ns = std::numeric_limits<std::int64_t>::min();
   std::uint64_t gap_numbers = 0;
   std::map<SourceId, Tally> sources;
 };
@@ -85,6 +89,8 @@ Result<Summary> summarize(RunFileReader& file) {
   FANIN_TRY(file.for_each_event([&](std::uint64_t, const EventRow& row) {
     summary.first = std::min(summary.first, row.event);
     summary.last = std::max(summary.last, row.event);
+    summary.first_unix_ns = std::min(summary.first_unix_ns, row.time_unix_ns);
+    summary.last_unix_ns = std::max(summary.last_unix_ns, row.time_unix_ns);
     if ((row.flags & event_incomplete) != 0) ++summary.incomplete;
     constexpr std::uint32_t no_fault = event_incomplete | event_rejected;
     if ((row.flags & event_rejected) != 0) ++summary.rejected;
@@ -146,12 +152,16 @@ bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
   return file.run == run.run && file.run_id == run.run_id;
 }
 
-// From the start of the run to its end, as its manifest says; 0: there is none beside the file.
+json::Value to_json(const decltype(Metadata::value)& value) {
+  return std::visit([](const auto& held) { return json::Value(held); }, value);
+}
+
+// From the begin of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
   const auto manifest = read_manifest(path.string());
   if (!manifest || !manifest->summary || !is_of(info, manifest->header)) return 0;
-  const auto begin = static_cast<double>(manifest->header.started_unix_ns);
+  const auto begin = static_cast<double>(info.started_unix_ns);
   const auto end = static_cast<double>(manifest->summary->ended_unix_ns);
   return std::max(0.0, 1e-9 * (end - begin));
 }
@@ -267,11 +277,18 @@ Result<std::string> inspect_file(const std::string& path) {
                  info.integrity ? "CRC32C checksums" : "no checksums",
                  printable(info.fanin_version));
   if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
+  if (!info.comment.empty()) fmt::format_to(out, "  comment: {}\n", printable(info.comment));
+  for (const auto& [key, value] : info.metadata)
+    fmt::format_to(out, "  {} = {}\n", printable(key), to_json(value).dump());
   fmt::format_to(out, "  {}", counted(file.events(), "event"));
   if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary.first, summary.last);
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
                  file.events() - summary.incomplete, summary.incomplete, summary.flagged,
                  counted(summary.gap_numbers, "number"));
+  if (file.events() > 0) {
+    fmt::format_to(out, "  their times: {} to {}\n", detail::format_utc(summary.first_unix_ns, 3),
+                   detail::format_utc(summary.last_unix_ns, 3));
+  }
   fmt::format_to(out, "  {}, {} of payload", counted(file.fragments(), "fragment"),
                  format_size(file.bytes()));
   if (file.events() > 0) {
@@ -303,6 +320,36 @@ Result<std::string> inspect_file(const std::string& path) {
   return text;
 }
 
+Result<json::Value> describe_file(const std::string& path) {
+  const auto opened = FANIN_TRY(RunFileReader::open(path));
+  auto& file = *opened;
+  const auto& info = file.info();
+  const auto summary = FANIN_TRY(summarize(file));
+  json::Value metadata{json::Object{}};
+  for (const auto& [key, value] : info.metadata) metadata[key] = to_json(value);
+  json::Value described = json::Object{{"file", path},
+                                       {"run", info.run},
+                                       {"run_id", info.run_id},
+                                       {"node", info.node},
+                                       {"incarnation", info.incarnation},
+                                       {"part", info.part},
+                                       {"closed", info.finished},
+                                       {"fanin", info.fanin_version},
+                                       {"started_unix_ns", info.started_unix_ns},
+                                       {"comment", info.comment},
+                                       {"metadata", std::move(metadata)},
+                                       {"configuration", info.configuration},
+                                       {"events", file.events()},
+                                       {"incomplete", summary.incomplete},
+                                       {"fragments", file.fragments()},
+                                       {"bytes", file.bytes()}};
+  if (file.events() > 0) {
+    described["events_range"] = json::List{summary.first, summary.last};
+    described["times_unix_ns"] = json::List{summary.first_unix_ns, summary.last_unix_ns};
+  }
+  return described;
+}
+
 Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                   std::size_t dump_bytes) {
   if (is_manifest(path)) {
@@ -322,10 +369,10 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
   std::string text;
   const auto flags = text_of_flags(row.flags);
   fmt::format_to(std::back_inserter(text),
-                 "event {} of run {}: {}, {} B, {}; attempt {}, incarnation {} of {}\n", row.event,
-                 file.info().run, counted(row.fragment_count, "fragment"), row.size,
+                 "event {} of run {}: {}, {} B, {}; attempt {}, incarnation {} of {}; {}\n",
+                 row.event, file.info().run, counted(row.fragment_count, "fragment"), row.size,
                  flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
-                 printable(file.info().node));
+                 printable(file.info().node), detail::format_utc(row.time_unix_ns, 9));
   if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
     fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
   for (const auto& fragment : fragments)

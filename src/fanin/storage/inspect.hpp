@@ -7,6 +7,7 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::storage {
@@ -14,6 +15,9 @@ namespace fanin::storage {
 /// What the file is, what it holds, and every source with its fragments and bytes. Reads all rows
 /// and no payload. Errors: as of RunFileReader.
 [[nodiscard]] FANIN_INTERNAL_API Result<std::string> inspect_file(const std::string& path);
+
+/// The same for a program. Keys: docs/command.md.
+[[nodiscard]] FANIN_INTERNAL_API Result<json::Value> describe_file(const std::string& path);
 
 /// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
 /// `dump_bytes`: how many of each fragment. `path` is a run file, or a run's manifest: then of all

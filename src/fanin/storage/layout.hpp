@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
@@ -46,8 +47,9 @@ struct EventRow {
   std::uint16_t node = 0; ///< of the builder unit that wrote it
   std::uint32_t streams = 0; ///< with filter units: a bit for each stream that it is in, as in
                              ///< /streams; error_stream
+  std::int64_t time_unix_ns = 0; ///< UTC; of its batch: when the event manager cut it
 };
-static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
+static_assert(sizeof(EventRow) == 64 && std::is_trivially_copyable_v<EventRow>);
 
 /// /fragments: one row for each fragment, ascending by source within an event.
 struct FragmentRow {
@@ -91,6 +93,14 @@ struct SourceInfo {
 struct MergedSource {
   SourceId source = 0;
   std::vector<SourceInfo> members; ///< ascending by id
+};
+
+/// What an experiment wants to say about a run, under a name of its own: the attribute
+/// "metadata.KEY" of each file.
+inline constexpr const char* metadata_prefix = "metadata.";
+struct Metadata {
+  std::string key;
+  std::variant<bool, std::int64_t, double, std::string> value;
 };
 
 /// A stream of accepted events. Its bit in EventRow::streams is its index in /streams.

@@ -16,6 +16,7 @@ static_assert(offsetof(EventRow, incarnation) == 44);
 static_assert(offsetof(EventRow, attempt) == 48);
 static_assert(offsetof(EventRow, node) == 50);
 static_assert(offsetof(EventRow, streams) == 52);
+static_assert(offsetof(EventRow, time_unix_ns) == 56);
 
 static_assert(offsetof(FragmentRow, event) == 0);
 static_assert(offsetof(FragmentRow, offset) == 8);

@@ -267,6 +267,55 @@ std::vector<std::string> run_files_beside(const std::string& manifest, RunNumber
   return found;
 }
 
+namespace {
+
+Result<std::vector<std::string>> with_folders_opened(const std::vector<std::string>& paths) {
+  std::vector<std::string> opened;
+  for (const auto& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      opened.push_back(path);
+      continue;
+    }
+    std::vector<std::string> manifests;
+    for (const auto& entry : std::filesystem::directory_iterator(path, error))
+      if (is_manifest(entry.path())) manifests.push_back(entry.path());
+    if (manifests.empty()) {
+      return fail(ErrorKind::not_found, fmt::format("{}: there is no manifest in this folder: "
+                                                    "give run files, or the folder of a run",
+                                                    path));
+    }
+    std::ranges::sort(manifests);
+    opened.insert(opened.end(), manifests.begin(), manifests.end());
+  }
+  return opened;
+}
+
+} // namespace
+
+Result<std::vector<std::vector<std::string>>>
+split_into_runs(const std::vector<std::string>& paths) {
+  auto rest = FANIN_TRY(with_folders_opened(paths));
+  if (std::ranges::count_if(rest, is_manifest) < 2)
+    return std::vector<std::vector<std::string>>{std::move(rest)};
+  std::vector<std::vector<std::string>> runs;
+  for (const auto& path : rest)
+    if (is_manifest(path)) runs.push_back({path});
+  std::erase_if(rest, is_manifest);
+  for (auto& run : runs) {
+    const auto manifest = read_manifest(run.front());
+    if (!manifest) continue; // that is said when it is read again
+    const auto is_its_own = [&](const std::string& path) {
+      return std::ranges::find(manifest->files, std::filesystem::path(path).filename().string(),
+                               &ManifestFile::file) != manifest->files.end();
+    };
+    std::ranges::copy_if(rest, std::back_inserter(run), is_its_own);
+    std::erase_if(rest, is_its_own);
+  }
+  if (!rest.empty()) runs.push_back(std::move(rest));
+  return runs;
+}
+
 Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
                                 const std::function<bool(const std::string& host)>& is_this_host) {
   RunFiles found;

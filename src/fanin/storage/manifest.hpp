@@ -121,6 +121,11 @@ struct RunFiles {
     return both;
   }
 };
+/// What is given, run by run, for find_run_files(): a folder stands for all manifests in it; of
+/// several manifests each is a run, with those of the files that it names. Errors: not_found (a
+/// folder without a manifest).
+[[nodiscard]] FANIN_API Result<std::vector<std::vector<std::string>>>
+split_into_runs(const std::vector<std::string>& paths);
 /// A file that a manifest names is the file of that name in `paths`; otherwise the one beside the
 /// manifest. A missing file is left out if it is on another host. Run files of that run beside the
 /// manifest belong to it as well: it does not name those that were begun after the event manager

@@ -329,11 +329,11 @@ TEST_F(ManifestTest, that_was_removed_with_its_folder_is_written_again_whole) {
   std::filesystem::create_directory(place);
   auto writer = create();
   for (int i = 0; i < 2000; ++i) ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
-  EXPECT_TRUE(writer.exists());
+  EXPECT_TRUE(writer.intact());
   std::filesystem::remove_all(place);
-  EXPECT_FALSE(writer.exists());
+  EXPECT_FALSE(writer.intact());
   ASSERT_TRUE(writer.restore());
-  EXPECT_TRUE(writer.exists());
+  EXPECT_TRUE(writer.intact());
   ASSERT_TRUE(writer.finish({.built = 8}));
   const auto manifest = read_manifest(writer.path());
   ASSERT_TRUE(manifest) << manifest.error().text;
@@ -342,11 +342,27 @@ TEST_F(ManifestTest, that_was_removed_with_its_folder_is_written_again_whole) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1);
 }
 
+TEST_F(ManifestTest, that_was_cut_is_written_again_whole) {
+  auto writer = create();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
+  const auto whole = content(writer.path());
+  for (const auto size : {whole.size() / 2, std::size_t{0}, whole.size() - 1}) {
+    std::filesystem::resize_file(writer.path(), size);
+    EXPECT_FALSE(writer.intact()) << size;
+    ASSERT_TRUE(writer.restore()) << size;
+    EXPECT_TRUE(writer.intact()) << size;
+    EXPECT_EQ(content(writer.path()), whole);
+  }
+  std::filesystem::resize_file(writer.path(), 0);
+  ASSERT_TRUE(writer.add(ManifestFile{"bu0", 2, "b.h5"}));
+  EXPECT_FALSE(writer.intact()) << "and has a line again";
+}
+
 TEST_F(ManifestTest, that_was_replaced_does_not_replace_the_other) {
   auto writer = create();
   std::filesystem::remove(writer.path());
   std::ofstream(writer.path()) << "of somebody else";
-  EXPECT_FALSE(writer.exists());
+  EXPECT_FALSE(writer.intact());
   EXPECT_FALSE(writer.restore());
   EXPECT_EQ(content(writer.path()), "of somebody else");
   std::filesystem::remove(writer.path());

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -88,39 +89,38 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
   return writer;
 }
 
-Result<> ManifestWriter::copy_to(const Descriptor& file) const {
-  std::vector<char> block(64U << 10);
-  for (std::int64_t at = 0; at < size_;) {
-    const auto most = static_cast<std::size_t>(
-        std::min<std::int64_t>(size_ - at, static_cast<std::int64_t>(block.size())));
-    const ssize_t got = ::pread(descriptor_.get(), block.data(), most, at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return fail_errno(ErrorKind::internal, fmt::format("read {}", path_), errno);
-    if (::write(file.get(), block.data(), static_cast<std::size_t>(got)) != got)
-      return fail_errno(ErrorKind::exhausted, fmt::format("write {}", path_), ENOSPC);
-    at += got;
-  }
-  return {};
+bool ManifestWriter::intact() {
+  const auto in_file = std::as_bytes(std::span(text_)).first(written_);
+  file_.expect(descriptor_.get(), {{FileMark::at_end_of(0, in_file)}});
+  return file_.intact();
 }
 
-// The lines are still in the file that has lost its name.
 Result<> ManifestWriter::restore() {
+  if (file_.has_name()) {
+    if (::ftruncate(descriptor_.get(), 0) != 0)
+      return fail_errno(ErrorKind::internal, fmt::format("truncate {}", path_), errno);
+    written_ = 0;
+    return flush();
+  }
   std::error_code ignored; // making the file says it
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  Descriptor copy;
-  FANIN_TRY(make_file([&](Descriptor& file) {
-    copy = std::move(file);
-    return copy_to(copy);
+  Descriptor other;
+  FANIN_TRY(make_file([&](Descriptor& file) -> Result<> {
+    other = std::move(file);
+    if (::write(other.get(), text_.data(), text_.size()) == static_cast<ssize_t>(text_.size()))
+      return {};
+    return fail_errno(ErrorKind::exhausted, fmt::format("write {}", path_), ENOSPC);
   }));
-  descriptor_ = std::move(copy);
+  descriptor_ = std::move(other);
+  written_ = text_.size();
   file_ = NamedFile(path_, descriptor_.get());
   return flush();
 }
 
 Result<> ManifestWriter::write_line(const std::string& line) {
-  if (kept_.size() + line.size() < kept_max) {
-    kept_ += line;
-    kept_ += '\n';
+  if (text_.size() - written_ + line.size() < kept_max) {
+    text_ += line;
+    text_ += '\n';
   } else {
     ++left_out_;
   }
@@ -128,19 +128,22 @@ Result<> ManifestWriter::write_line(const std::string& line) {
 }
 
 Result<> ManifestWriter::flush() {
-  while (!kept_.empty()) {
-    const ssize_t written = ::write(descriptor_.get(), kept_.data(), kept_.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written == static_cast<ssize_t>(kept_.size())) {
-      size_ += written;
-      kept_.clear();
+  while (written_ < text_.size()) {
+    const std::size_t rest = text_.size() - written_;
+    const ssize_t outcome = ::write(descriptor_.get(), text_.data() + written_, rest);
+    if (outcome < 0 && errno == EINTR) continue;
+    const int error_number = outcome < 0 ? errno : ENOSPC;
+    const auto torn = static_cast<std::size_t>(std::max<ssize_t>(outcome, 0));
+    if (torn == rest) {
+      written_ += rest;
       break;
     }
-    const int error_number = written < 0 ? errno : ENOSPC;
-    if (written > 0 &&
-        ::ftruncate(descriptor_.get(), size_) != 0) { // a torn line stays in the middle
-      size_ += written;
-      if (kept_.front() != '\n') kept_.insert(0, 1, '\n');
+    if (torn > 0 && ::ftruncate(descriptor_.get(), static_cast<off_t>(written_)) != 0) {
+      // It stays in the middle, and is written again on a line of its own.
+      auto again = text_.substr(written_, torn);
+      if (again.front() != '\n') again.insert(0, 1, '\n');
+      written_ += torn;
+      text_.insert(written_, again);
     }
     return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
                       fmt::format("write {}", path_), error_number);

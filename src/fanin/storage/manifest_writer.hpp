@@ -30,10 +30,10 @@ public:
   // Writes the lines that are kept. Errors: as of add(); exhausted (more had to be kept than
   // kept_max, and lines were left out).
   [[nodiscard]] Result<> flush();
-  // False: somebody else has removed, renamed or replaced it. One system call.
-  [[nodiscard]] bool exists() const { return file_.exists(); }
-  // Writes all lines into a new file at its name, also into a folder that was removed. Errors: as
-  // of create(); then it may be tried again.
+  // False: somebody else has removed, renamed, replaced or cut it.
+  [[nodiscard]] bool intact();
+  // Writes all lines again at its name, also into a folder that was removed. Errors: as of
+  // create(); then it may be tried again.
   [[nodiscard]] Result<> restore();
   [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -42,14 +42,13 @@ public:
 private:
   explicit ManifestWriter(std::string path) : path_(std::move(path)) {}
   [[nodiscard]] Result<> make_file(const std::function<Result<>(Descriptor&)>& fill);
-  [[nodiscard]] Result<> copy_to(const Descriptor& file) const;
   [[nodiscard]] Result<> write_line(const std::string& line);
 
   std::string path_;
   NamedFile file_;
   Descriptor descriptor_;
-  std::int64_t size_ = 0;
-  std::string kept_; // lines that are not in the file
+  std::string text_; // what is in the file, and the lines that are not in it yet
+  std::size_t written_ = 0; // bytes of it that are in the file
   std::uint64_t left_out_ = 0;
   bool finished_ = false;
 };

@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t event_block = 16384; // rows read at once
 constexpr std::uint32_t sources_max = 1U << 20;
 constexpr std::uint64_t rows_of_event_least = 65536;
+constexpr std::size_t text_size = 256;
 
 // Of the superblock: open for writing, and in SWMR mode.
 constexpr std::size_t consistency_flags_at = 11;
@@ -55,14 +56,17 @@ Result<std::string> read_text(hid_t file, const char* name) {
   return value;
 }
 
+Result<> read_value(hid_t file, const char* name, hid_t type, void* value) {
+  const auto attribute = open_attribute(file, name);
+  if (attribute && H5Aread(attribute.get(), type, value) >= 0) return {};
+  return fail(ErrorKind::malformed,
+              fmt::format("attribute \"{}\" is missing or not a number", name));
+}
+
 template <class Number>
 Result<> read_number(hid_t file, const char* name, Number& number) {
-  const auto attribute = open_attribute(file, name);
   std::int64_t value = 0;
-  if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
-    return fail(ErrorKind::malformed,
-                fmt::format("attribute \"{}\" is missing or not a number", name));
-  }
+  FANIN_TRY(read_value(file, name, H5T_NATIVE_INT64, &value));
   if (!std::in_range<Number>(value)) {
     return fail(ErrorKind::malformed,
                 fmt::format("attribute \"{}\" is out of range: {}", name, value));
@@ -71,7 +75,66 @@ Result<> read_number(hid_t file, const char* name, Number& number) {
   return {};
 }
 
-constexpr std::size_t text_size = 256;
+constexpr std::size_t configuration_max = 64U << 20;
+
+// Those whose name begins as that of metadata does.
+Result<std::vector<std::string>> metadata_keys(hid_t file) {
+  std::vector<std::string> keys;
+  const auto keep = [](hid_t, const char* name, const H5A_info_t*, void* to) -> herr_t {
+    const std::string_view text(name);
+    if (text.starts_with(metadata_prefix))
+      static_cast<std::vector<std::string>*>(to)->emplace_back(
+          text.substr(std::strlen(metadata_prefix)));
+    return 0;
+  };
+  if (H5Aiterate2(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, keep, &keys) < 0)
+    return fail(ErrorKind::malformed, fmt::format("attributes: {}", detail::hdf5_error()));
+  return keys;
+}
+
+Result<std::vector<Metadata>> read_metadata(hid_t file) {
+  std::vector<Metadata> metadata;
+  for (const std::string& key : FANIN_TRY(metadata_keys(file))) {
+    const std::string whole = metadata_prefix + key;
+    const char* const name = whole.c_str();
+    const auto attribute = open_attribute(file, name);
+    const detail::Handle type{attribute ? H5Aget_type(attribute.get()) : H5I_INVALID_HID, H5Tclose};
+    const H5T_class_t kind = type ? H5Tget_class(type.get()) : H5T_NO_CLASS;
+    std::int64_t number = 0;
+    double real = 0;
+    std::int8_t truth = 0;
+    if (kind == H5T_STRING) {
+      metadata.push_back({key, FANIN_TRY(read_text(file, name))});
+    } else if (kind == H5T_FLOAT) {
+      FANIN_TRY(read_value(file, name, H5T_NATIVE_DOUBLE, &real));
+      metadata.push_back({key, real});
+    } else if (kind == H5T_ENUM) {
+      FANIN_TRY(read_value(file, name, detail::boolean_type().get(), &truth));
+      metadata.push_back({key, truth != 0});
+    } else {
+      FANIN_TRY(read_number(file, name, number));
+      metadata.push_back({key, number});
+    }
+  }
+  return metadata;
+}
+
+Result<std::string> read_configuration(hid_t file) {
+  if (H5Lexists(file, "/configuration", H5P_DEFAULT) <= 0) return {};
+  const auto dataset = FANIN_TRY(detail::open_dataset(file, "/configuration"));
+  const detail::Handle type{H5Dget_type(dataset.get()), H5Tclose};
+  const detail::Handle space{H5Dget_space(dataset.get()), H5Sclose};
+  const std::size_t size = type ? H5Tget_size(type.get()) : 0;
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 ||
+      H5Sget_simple_extent_npoints(space.get()) != 1 || size > configuration_max)
+    return fail(ErrorKind::malformed, "/configuration: not a text");
+  std::string text(size, '\0');
+  const auto memory_type = detail::fixed_string_type(size);
+  if (H5Dread(dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) < 0)
+    return fail(ErrorKind::malformed, fmt::format("/configuration: {}", detail::hdf5_error()));
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
 
 std::string text_of(const std::array<char, text_size>& field) {
   return {field.data(), ::strnlen(field.data(), field.size())};
@@ -242,6 +305,9 @@ Result<> RunFileReader::Impl::read_header() {
   const auto integrity = FANIN_TRY(read_text(id, "integrity"));
   info.started_utc = FANIN_TRY(read_text(id, "started_utc"));
   info.fanin_version = FANIN_TRY(read_text(id, "fanin_version"));
+  if (H5Aexists(id, "comment") > 0) info.comment = FANIN_TRY(read_text(id, "comment"));
+  info.metadata = FANIN_TRY(read_metadata(id));
+  info.configuration = FANIN_TRY(read_configuration(id));
   info.integrity = integrity == "crc32c";
   if (!info.integrity && integrity != "none") // never taken for a file that has no checksums
     return fail(ErrorKind::malformed,

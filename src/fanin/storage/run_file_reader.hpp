@@ -32,6 +32,9 @@ struct RunFileInfo {
   std::string damage; ///< what is damaged; empty: nothing was found
   std::int64_t started_unix_ns = 0; ///< of the run
   std::string started_utc;
+  std::string configuration; ///< as used: TOML
+  std::string comment;
+  std::vector<Metadata> metadata; ///< by key
   std::string fanin_version;
   std::uint64_t file_size = 0; ///< bytes
   std::vector<SourceInfo> sources; ///< ascending by id

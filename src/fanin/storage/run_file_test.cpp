@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/storage/detail/hdf5.hpp"
+#include "fanin/storage/detail/run_file_header.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/run_file_writer.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
@@ -180,6 +181,57 @@ TEST_F(RunFile, says_what_it_is) {
   EXPECT_EQ(info.sources[1].name, "source-20");
   EXPECT_EQ(info.sources[1].readout_unit, "ru1");
   EXPECT_TRUE(info.sources[1].required);
+}
+
+TEST_F(RunFile, says_when_the_run_began_which_is_known_later_and_when_its_events_were) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->set_started(1'763'712'100'500'000'000));
+  auto first = maker.make(1, {0, 4});
+  auto second = maker.make(2, {4, 8});
+  first.time_unix_ns = 1'763'712'100'600'000'001;
+  second.time_unix_ns = -5;
+  append(*writer, first);
+  append(*writer, second);
+  const auto check = [&](const char* when) {
+    SCOPED_TRACE(when);
+    const auto reader = open(writer->path());
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(reader->info().started_unix_ns, 1'763'712'100'500'000'000);
+    EXPECT_EQ(reader->info().started_utc, "2025-11-21T08:01:40Z");
+    std::vector<std::int64_t> times;
+    ASSERT_TRUE(reader->for_each_event([&](std::uint64_t, const EventRow& row) {
+      times.push_back(row.time_unix_ns);
+      return true;
+    }));
+    ASSERT_EQ(times.size(), 8U);
+    EXPECT_EQ(times[3], first.time_unix_ns);
+    EXPECT_EQ(times[4], second.time_unix_ns);
+  };
+  check("while it is written");
+  ASSERT_TRUE(writer->close());
+  check("closed");
+  EXPECT_EQ(detail::format_utc(-5, 9), "1969-12-31T23:59:59.999999995Z");
+}
+
+TEST_F(RunFile, keeps_what_the_run_was) {
+  auto chosen = options();
+  chosen.configuration = "[run]\nseed = 1\n" + std::string(100'000, '#') + "\n";
+  chosen.comment = "beam at 150 GeV, \u00b5 only";
+  chosen.metadata = {
+      {"crew", std::string("Ana, Bo")}, {"empty", std::string()}, {"hv on", true}, {"off", false},
+      {"shift", std::int64_t{-3}},      {"temperature", 21.5}};
+  const auto writer = create(chosen);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->close());
+  const auto info = open(writer->path())->info();
+  EXPECT_EQ(info.configuration, chosen.configuration);
+  EXPECT_EQ(info.comment, chosen.comment);
+  ASSERT_EQ(info.metadata.size(), chosen.metadata.size());
+  for (std::size_t i = 0; i < info.metadata.size(); ++i) {
+    EXPECT_EQ(info.metadata[i].key, chosen.metadata[i].key);
+    EXPECT_EQ(info.metadata[i].value, chosen.metadata[i].value) << info.metadata[i].key;
+  }
 }
 
 // Of an HDF5 file: its attributes are replaced, its tables taken out.

@@ -99,16 +99,21 @@ struct RunFileWriter::Impl {
   Result<> reserve(std::uint64_t growth);
   Result<> write_group();
   Result<> make_durable();
-  [[nodiscard]] bool tables_failed() const;
+  [[nodiscard]] std::array<detail::AppendTable*, 5> tables() {
+    return {&bytes, &fragments, &missing, &gaps, &events};
+  }
+  [[nodiscard]] bool tables_failed();
   bool close_hdf5();
   void release_reserved();
   void abandon();
   // Nothing was committed that anyone could miss.
   [[nodiscard]] bool empty() const { return events.rows() == 0 && gaps.rows() == 0; }
+  void expect_marks();
 
   RunFileOptions options;
   std::string path;
   NamedFile named; // once it is published
+  std::array<FileMark, 5> earlier{}; // of the tables, before the last group
   Descriptor descriptor;
   std::unique_ptr<detail::MetadataChannel> channel; // outlives what HDF5 has open
   detail::Handle file;
@@ -122,6 +127,7 @@ struct RunFileWriter::Impl {
   bool broken = false;
   bool torn = false; // a group has been begun and is not committed
   bool published = false;
+  bool damaged = false; // by somebody else
 };
 
 Result<> RunFileWriter::Impl::open(std::uint32_t part) {
@@ -211,6 +217,7 @@ Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
     return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   }
   named = NamedFile(path, descriptor.get());
+  expect_marks();
   published = true;
   if (options.commit != CommitMode::synced) return {};
   const int error = detail::synchronize_folder(options.directory);
@@ -280,15 +287,23 @@ Result<> RunFileWriter::Impl::write_group() {
   return make_durable();
 }
 
-bool RunFileWriter::Impl::tables_failed() const {
-  return bytes.failed() || fragments.failed() || missing.failed() || gaps.failed() ||
-         events.failed();
+bool RunFileWriter::Impl::tables_failed() {
+  return std::ranges::any_of(tables(), [](const auto* table) { return table->failed(); });
 }
 
 bool RunFileWriter::Impl::close_hdf5() {
   bool good = true;
-  for (auto* table : {&bytes, &fragments, &missing, &gaps, &events}) good = table->close() && good;
+  for (auto* table : tables()) good = table->close() && good;
   return file.close() && good;
+}
+
+// Somebody may cut the file while a group is written. What follows makes it long again: so the ends
+// of the two last groups must be there.
+void RunFileWriter::Impl::expect_marks() {
+  std::array<FileMark, 10> marks{};
+  auto next = std::ranges::copy(earlier, marks.begin()).out;
+  for (const auto* table : tables()) *next++ = table->mark();
+  named.expect(descriptor.get(), marks);
 }
 
 // Gives back what was taken from the disk beyond the end of the file.
@@ -306,7 +321,7 @@ void RunFileWriter::Impl::abandon() {
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && empty() && named.exists()) ::unlink(path.c_str());
+  if (published && empty() && named.intact()) ::unlink(path.c_str());
   descriptor.reset();
 }
 
@@ -318,6 +333,18 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::create(const RunFileOption
   auto impl = std::make_unique<Impl>(options);
   FANIN_TRY(impl->open(part));
   return std::unique_ptr<RunFileWriter>(new RunFileWriter(std::move(impl)));
+}
+
+Result<> RunFileWriter::set_started(std::int64_t unix_ns) {
+  auto& impl = *impl_;
+  if (std::exchange(impl.options.started_unix_ns, unix_ns) == unix_ns) return {};
+  const detail::Hdf5Guard guard;
+  if (detail::write_started(impl.file.get(), unix_ns) &&
+      H5Fflush(impl.file.get(), H5F_SCOPE_LOCAL) >= 0) {
+    return {};
+  }
+  impl.broken = true;
+  return detail::fail_hdf5(fmt::format("write {}", impl.path));
 }
 
 Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
@@ -334,8 +361,11 @@ Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
                       impl.events.growth(impl.rows.events().size());
   auto done = growth == 0 ? Result<>{} : impl.reserve(growth);
   if (done) {
-    impl.torn = true;
+    if (!std::exchange(impl.torn, true)) {
+      std::ranges::transform(impl.tables(), impl.earlier.begin(), &detail::AppendTable::mark);
+    }
     done = impl.write_group();
+    impl.expect_marks();
   }
   if (!done) {
     impl.broken = impl.broken || impl.tables_failed() || done.error().kind != ErrorKind::exhausted;
@@ -353,7 +383,8 @@ Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
 Result<> RunFileWriter::close() {
   auto& impl = *impl_;
   if (!impl.descriptor) return {};
-  if (impl.broken || impl.torn) {
+  impl.damaged = impl.named.has_name() && !(impl.named.intact() && impl.channel->intact());
+  if (impl.broken || impl.torn || impl.damaged) {
     impl.abandon();
     return {};
   }
@@ -361,11 +392,14 @@ Result<> RunFileWriter::close() {
   Result<> done =
       good ? impl.make_durable() : detail::fail_hdf5(fmt::format("close {}", impl.path));
   impl.release_reserved();
+  impl.expect_marks();
+  impl.damaged = !impl.channel->intact();
   impl.descriptor.reset();
   return done;
 }
 
 bool RunFileWriter::broken() const { return impl_->broken; }
+bool RunFileWriter::intact() const { return !impl_->damaged && impl_->named.intact(); }
 const NamedFile& RunFileWriter::file() const { return impl_->named; }
 std::uint64_t RunFileWriter::events() const { return impl_->events.rows(); }
 std::uint64_t RunFileWriter::size() const {

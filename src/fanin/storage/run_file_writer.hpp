@@ -37,7 +37,10 @@ struct RunFileOptions {
   wire::Slice slice{}; ///< rows have the detector's numbers
   std::vector<StreamInfo> streams{}; ///< what filter units accept into; empty: there are none
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
-  std::int64_t started_unix_ns = 0; ///< start of the run, UTC
+  std::int64_t started_unix_ns = 0; ///< begin of the run, UTC
+  std::string configuration; ///< as used: TOML
+  std::string comment; ///< at most text_attribute_max bytes
+  std::vector<Metadata> metadata; ///< likewise its texts
   CommitMode commit = CommitMode::written;
   std::uint64_t max_file = 8ULL << 30; ///< bytes; then the owner begins a new part
 
@@ -51,6 +54,9 @@ struct RunFileOptions {
 /// Size at which the first part ends. It takes its space in small pieces, so that a small run has a
 /// small file. HDF5's index grows with the number of pieces, so longer parts take large ones.
 inline constexpr std::uint64_t first_part_max = 128U << 20; ///< bytes of payload and rows
+
+/// Bytes of a text that is kept as an attribute of a file.
+inline constexpr std::size_t text_attribute_max = 32U << 10;
 
 /// run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
 [[nodiscard]] std::string run_file_name(RunNumber run, std::string_view node,
@@ -68,6 +74,8 @@ public:
                                                                      std::uint32_t part);
   ~RunFileWriter(); ///< without close(): leaves the file as after a kill
 
+  /// The run has begun: the first file is made before. Errors: as of append().
+  [[nodiscard]] Result<> set_started(std::int64_t unix_ns);
   /// Writes a group of batches and commits them together. The pages must stay until it returns;
   /// their counts are not touched. After `exhausted` only the same group may be given again.
   [[nodiscard]] Result<> append(std::span<const BuiltBatch* const> group);
@@ -75,6 +83,9 @@ public:
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
+  /// False: somebody else has removed, renamed, replaced, emptied or cut the file. Of what the two
+  /// last groups wrote it looks at the ends; after close() also at all of HDF5's metadata.
+  [[nodiscard]] bool intact() const;
   [[nodiscard]] const NamedFile& file() const;
   [[nodiscard]] const std::string& path() const { return file().path(); }
   /// Committed.

@@ -14,7 +14,7 @@ namespace fanin::storage {
 
 class SinkDecorator : public EventSink {
 public:
-  void run_began() override { inner_->run_began(); }
+  void run_began(std::int64_t unix_ns) override { inner_->run_began(unix_ns); }
   void run_ended() override { inner_->run_ended(); }
   void finish() override { inner_->finish(); }
   void abandon() override { inner_->abandon(); }

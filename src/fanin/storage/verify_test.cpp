@@ -1143,7 +1143,7 @@ TEST_F(Verify, inspect_shows_a_file_and_an_event) {
 
 TEST_F(Verify, inspect_takes_the_duration_from_the_manifest_and_not_from_the_files_time) {
   const auto path = write("bu0", {{{0, 100}}});
-  write_manifest({}, {.built = 100, .balanced = true, .ended_unix_ns = 4'000'000'000});
+  write_manifest({}, {.built = 100, .balanced = true, .ended_unix_ns = 1'700'000'004'000'000'000});
   const auto file = inspect_file(path);
   ASSERT_TRUE(file) << file.error().text;
   EXPECT_THAT(*file,

@@ -155,8 +155,9 @@ struct Members { // followed by one Incarnation per readout unit, 0: takes no pa
   std::uint64_t epoch = 0;
   std::uint32_t count = 0;
   std::uint32_t reserved = 0;
+  std::int64_t began_unix_ns = 0; ///< when the run began, UTC
 };
-static_assert(sizeof(Members) == 16);
+static_assert(sizeof(Members) == 24);
 
 struct Limit {
   static constexpr MessageType type = MessageType::limit;
@@ -257,9 +258,10 @@ struct Assign { // to a builder unit; followed by Gap[gaps], MissingRange[lost]
   std::uint32_t gaps = 0; ///< numbers that no source has, in the batch or right before it
   std::uint32_t lost = 0; ///< fragments of readout units that died before
   std::uint64_t seal = 0; ///< seal_of() it: a builder unit asks with the event manager's words
+  std::int64_t cut_unix_ns = 0; ///< when the event manager cut the batch, UTC
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
-static_assert(sizeof(Assign) == 56);
+static_assert(sizeof(Assign) == 64);
 
 /// What shows a readout unit that the event manager has made this assignment: batch, attempt,
 /// builder unit and members. It finds errors of builder units. It is no cryptography.

@@ -278,6 +278,7 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
   --early_;
   assembly.epoch = assign.epoch;
   assembly.seal = assign.seal;
+  assembly.batch.time_unix_ns = assign.cut_unix_ns;
   return {.valid = true, .assembly = &assembly, .blocks_dropped = blocks_dropped};
 }
 

@@ -170,7 +170,9 @@ bool BuilderUnit::on_members(const wire::Members& members,
                              std::span<const Incarnation> incarnations) {
   const bool first = members_.epoch() == 0;
   if (!working() || !members_.update(members.epoch, incarnations)) return false;
-  if (first && state_ == State::building) storage_.sink().run_began();
+  if (first && state_ == State::building) {
+    storage_.sink().run_began(members.began_unix_ns);
+  }
   connections_changed();
   return true;
 }

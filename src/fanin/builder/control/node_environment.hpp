@@ -20,6 +20,7 @@ struct NodeEnvironment {
   memory::PagePool* control_pool = nullptr; // for messages in and out
   LogFunction log;
   std::uint64_t session = 1; // drawn at random for the process
+  std::int64_t unix_ns_at_zero = 0; // UTC at time 0 of the loop's clock; 0 in virtual time
 };
 
 // How often a node reports its counters to the event manager.

@@ -374,7 +374,7 @@ TEST_F(FilterFlow, the_sink_behind_hears_of_the_begin_and_the_end_of_the_run) {
   testing::Disk disk;
   sink_ = std::make_unique<FilterSink>(std::make_unique<testing::ScriptedSink>(disk), 7, *server_);
   node_.loop().add(*sink_);
-  sink_->run_began();
+  sink_->run_began(0);
   EXPECT_EQ(disk.runs_begun, 1);
   EXPECT_FALSE(disk.run_ended);
   sink_->run_ended();

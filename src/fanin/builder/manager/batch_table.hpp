@@ -41,6 +41,7 @@ enum class BatchState : std::uint8_t {
 struct Batch {
   EventRange range;
   std::uint64_t bytes = 0; // reserved for it
+  std::int64_t cut_unix_ns = 0;
   CheckedState<BatchState> state = BatchState::unassigned;
   Attempt attempt = 0; // the latest one
   NodeId builder = 0;  // of the latest attempt, as what follows

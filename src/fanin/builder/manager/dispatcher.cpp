@@ -81,7 +81,7 @@ void Dispatcher::publish_members() {
   }
   const std::uint64_t epoch = epochs_.begin(incarnations);
   const auto count = static_cast<std::uint32_t>(incarnations.size());
-  parts_.outbox.send_to_builders(wire::Members{epoch, count, 0}, incarnations);
+  parts_.outbox.send_to_builders(wire::Members{epoch, count, 0, began_unix_ns_}, incarnations);
 }
 
 // --- assigning -----------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ void Dispatcher::assign_batches(Time now) {
   const EventNumber end = parts_.announced.assignable_end();
   while (parts_.announced.assigned_end() < end && batches_.size() < batches_max &&
          parts_.outbox.readouts_roomy()) {
-    if (!skip_gap(end) && !assign_next(end)) return;
+    if (!skip_gap(end) && !assign_next(end, now)) return;
   }
 }
 
@@ -128,7 +128,7 @@ bool Dispatcher::skip_gap(EventNumber end) {
 }
 
 // False: there is no room for it now.
-bool Dispatcher::assign_next(EventNumber end) {
+bool Dispatcher::assign_next(EventNumber end, Time now) {
   ++examined_;
   Cut cut = parts_.announced.next_cut(end);
   if (cut.range.empty()) return false;
@@ -139,13 +139,31 @@ bool Dispatcher::assign_next(EventNumber end) {
   no_room_ = !node.has_value();
   if (no_room_) return false;
   Batch& batch = batches_.add(cut.range, cut.bytes);
+  batch.cut_unix_ns = unix_ns(now);
   batch.gaps = std::move(gaps);
   if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
   parts_.announced.add_lost(cut.range, batch.lost);
+  count_events(batch);
   assign(batch, request, *node);
   bytes_per_event_ = std::max<std::uint64_t>(1, cut.bytes / cut.range.count());
   parts_.announced.move_to(cut.range.end);
   return true;
+}
+
+void Dispatcher::count_events(const Batch& batch) {
+  events_cut_ += wire::events_of(batch.range, batch.gaps);
+  EventNumber first = batch.range.first; // of those that follow each other without a gap
+  const auto count_until = [&](EventNumber end) {
+    if (first >= end) return;
+    const std::uint64_t step = end - first > 1 ? 1 : last_event_ ? first - *last_event_ : 0;
+    if (step != 0) least_step_ = least_step_ == 0 ? step : std::min(least_step_, step);
+    last_event_ = end - 1;
+  };
+  for (const wire::Gap& gap : batch.gaps) {
+    count_until(gap.first);
+    first = std::max(first, gap.end);
+  }
+  count_until(batch.range.end);
 }
 
 std::optional<NodeId> Dispatcher::choose(const AssignmentRequest& request,

@@ -84,6 +84,28 @@ TEST_F(Dispatching, a_batch_is_assigned_to_one_builder_unit_and_all_readout_unit
     EXPECT_EQ(assigned(readout_key(node)).size(), 1U) << node;
 }
 
+TEST_F(Dispatching, events_are_counted_and_not_numbers_that_nobody_has) {
+  EXPECT_EQ(dispatcher_.least_step(), 1U) << "not known yet";
+  const auto next = [&](EventNumber gap_from, EventNumber event) {
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      EXPECT_TRUE(announced_.add(node, {.first = gap_from, .end = event, .nothing = 1}, {}, 0, {}));
+    }
+    announce(event, event + 1);
+    dispatcher_.assign_batches(now);
+  };
+  announce(100, 101);
+  dispatcher_.assign_batches(now);
+  next(101, 1037);
+  EXPECT_EQ(dispatcher_.events_cut(), 2U);
+  EXPECT_EQ(dispatcher_.least_step(), 937U);
+  next(1038, 5000);
+  EXPECT_EQ(dispatcher_.least_step(), 937U);
+  announce(5001, 5003);
+  dispatcher_.assign_batches(now);
+  EXPECT_EQ(dispatcher_.events_cut(), 5U);
+  EXPECT_EQ(dispatcher_.least_step(), 1U);
+}
+
 TEST_F(DispatchingByPull, readout_units_are_told_only_what_they_cannot_be_asked_for) {
   announce(0, 64);
   dispatcher_.assign_batches(now);
@@ -118,11 +140,13 @@ TEST_F(Dispatching, the_batches_of_a_builder_unit_that_dies_are_assigned_again) 
   paths_.builder_down(0);
   messages_.leave(builder_key(0));
   EXPECT_EQ(dispatcher_.builder_down(0), 64U);
-  dispatcher_.assign_batches(now);
+  dispatcher_.assign_batches(now + std::chrono::seconds{5});
   const auto again = assigned(builder_key(1));
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].range(), (EventRange{0, 64}));
   EXPECT_EQ(again[0].attempt, 1U);
+  EXPECT_EQ(again[0].cut_unix_ns, now.time_since_epoch().count())
+      << "its events are as old as before";
 }
 
 TEST_F(Dispatching, builder_units_hear_which_fragments_died_with_a_readout_unit) {

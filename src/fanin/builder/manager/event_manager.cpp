@@ -54,7 +54,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
               2 * alive_period),
       dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
-                   paths_, accounts_, server_, seal_key_}),
+                   paths_, accounts_, server_, seal_key_, environment_.unix_ns_at_zero}),
       reading_({system, readouts_, phase_, trigger_, events_, dispatcher_, server_,
                 *environment_.loop, environment_.log}),
       alive_tick_([this] { check_alive(); }),
@@ -105,6 +105,7 @@ void EventManager::start_if_ready() {
   if (!phase_.is(Phase::waiting) || !ready) return;
   const Time now = environment_.loop->now();
   accounts_.begin(now);
+  dispatcher_.run_began(now);
   environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
   laggard_tick_.start(*environment_.loop, now + laggard_period(system_));
   reading_.start(now);

@@ -26,6 +26,7 @@ wire::Assign assignment_of(const Batch& batch, std::uint64_t seal_key) {
   assign.builder_incarnation = batch.builder_incarnation;
   assign.epoch = batch.epoch;
   assign.bytes = batch.bytes;
+  assign.cut_unix_ns = batch.cut_unix_ns;
   assign.seal = wire::seal_of(assign, seal_key);
   return assign;
 }

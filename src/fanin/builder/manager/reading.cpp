@@ -1,11 +1,17 @@
 #include "fanin/builder/manager/reading.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "fanin/base/units.hpp"
 #include "fanin/builder/horizon.hpp"
 
 namespace fanin::builder {
+
+namespace {
+// Each costs a message to the readout units and back.
+constexpr std::uint32_t raised_in_vain_max = 1U << 16;
+} // namespace
 
 Reading::Reading(const Parts& parts)
     : parts_(parts),
@@ -43,6 +49,7 @@ void Reading::update() {
   if (parts_.trigger.has_room_again(parts_.dispatcher.decided())) advance();
   if (parts_.phase.is(Phase::running)) send_triggered();
   find_first_event();
+  extend_limit();
 }
 
 void Reading::stop() {
@@ -87,7 +94,8 @@ void Reading::send_triggered() {
 
 // --- limit ---------------------------------------------------------------------------------------
 
-// With `run.events` and no trigger the last event is known as soon as the first is.
+// With `run.events` and no trigger the last event is known as soon as the first is, if no number is
+// left out.
 void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
   if (!parts_.phase.is(Phase::running))
@@ -101,12 +109,46 @@ void Reading::limit_from(EventNumber first) {
   limit_ = first + std::min(parts_.system.events_max, furthest - std::min(first, furthest));
 }
 
+// Numbers that no source has are no events. How many there are ahead is not known: so the limit is
+// where the last event is if they follow each other as closely as the closest ones so far.
+void Reading::extend_limit() {
+  const Announcements& announced = parts_.events.announcements();
+  if (!wants_more() || !announced.begun() || raised_in_vain_ >= raised_in_vain_max) return;
+  const std::uint64_t left = parts_.system.events_max - parts_.dispatcher.events_cut();
+  const std::uint64_t step = parts_.dispatcher.least_step();
+  const EventNumber cut = announced.assigned_end();
+  const EventNumber furthest = event_number_end - 1;
+  const EventNumber limit = left > (furthest - cut) / step ? furthest : cut + left * step;
+  if (limit <= limit_) return;
+  const std::uint64_t events = parts_.dispatcher.events_cut();
+  raised_in_vain_ = std::exchange(events_before_, events) == events ? raised_in_vain_ + 1 : 0;
+  limit_ = limit;
+  parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
+}
+
+// Of run.events some are not cut yet.
+bool Reading::wants_more() const {
+  return parts_.system.events_max > parts_.dispatcher.events_cut() &&
+         parts_.phase.is(Phase::running) && !parts_.trigger.enabled();
+}
+
 void Reading::end_if_known() {
   if (parts_.phase.is(Phase::pausing) && all_paused()) drain_where_paused();
   if (!parts_.phase.is(Phase::running)) return;
   const Announcements& announced = parts_.events.announcements();
   if (announced.announced_end() >= limit_ || announced.all_at(limit_)) {
-    drain_until(limit_, limit_); // run.events
+    const EventRange ahead{announced.assigned_end(), limit_};
+    const bool more =
+        parts_.dispatcher.events_cut() + announced.count_present(ahead) < parts_.system.events_max;
+    const bool jump = more && raised_in_vain_ >= raised_in_vain_max;
+    if (jump) {
+      parts_.log(
+          LogLevel::warning,
+          fmt::format("no source has a number from {} to {}: the run ends with fewer than the "
+                      "{} events of run.events",
+                      announced.assigned_end(), limit_, parts_.system.events_max));
+    }
+    if (!more || jump || limit_ == event_number_end - 1) drain_until(limit_, limit_); // run.events
   } else if (announced.all_ended()) {
     parts_.phase.drain(); // the sources have come to their end
   }

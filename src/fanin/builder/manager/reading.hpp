@@ -56,6 +56,8 @@ private:
   void send_triggered();
   void find_first_event();
   void limit_from(EventNumber first);
+  void extend_limit();
+  [[nodiscard]] bool wants_more() const;
   void pause_or_drain();
   [[nodiscard]] DrainPace unknown_pace() const;
   [[nodiscard]] bool all_paused() const;
@@ -69,6 +71,8 @@ private:
   std::vector<std::optional<wire::Paused>> paused_; // by readout unit: its answer
   std::vector<EventNumber> sent_triggered_; // likewise
   EventNumber sent_to_all_ = 0; // of what was triggered
+  std::uint64_t events_before_ = 0; // when the limit was raised last
+  std::uint32_t raised_in_vain_ = 0; // in a row
   EventNumber read_end_ = 0; // while the run drains: sources are read up to there
   std::vector<DrainPace> paces_; // by readout unit
 };

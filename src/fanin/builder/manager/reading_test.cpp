@@ -30,8 +30,23 @@ protected:
       const auto told = messages.take<wire::Limit>(readout_key(node));
       return told.empty() ? std::nullopt : std::optional{told.back()};
     }
-    void announce(NodeId node, EventNumber first, EventNumber end) {
-      const wire::Announce message{.first = first, .end = end, .bytes = 100};
+    void add_builder() {
+      const Time now = loop.now();
+      static_cast<void>(builders.join(0));
+      dispatcher.builder_up(0, 1U << 24);
+      paths.builder_up(0, now);
+      for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+        dispatcher.readout_up(node, 1U << 24, 1U << 20);
+        paths.readout_up(node, readouts.incarnation(node), now);
+        paths.report(0, node, readouts.incarnation(node), true, now);
+      }
+      dispatcher.publish_members();
+    }
+    void announce(NodeId node, EventNumber first, EventNumber end, bool nothing = false) {
+      const wire::Announce message{.first = first,
+                                   .end = end,
+                                   .bytes = nothing ? 0U : 100U,
+                                   .nothing = static_cast<std::uint8_t>(nothing)};
       wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
       EXPECT_TRUE(events.on_announce(node, reader, 0, {}));
     }
@@ -76,6 +91,32 @@ TEST_F(ReadingTest, with_a_number_of_events_the_run_ends_behind_the_first_one) {
   run.reading.end_if_known();
   EXPECT_TRUE(run.phase.is(Phase::draining));
   EXPECT_EQ(run.limit(1)->event, 107U);
+}
+
+// Time stamps, as 48211 + 937 i.
+TEST_F(ReadingTest, with_a_number_of_events_numbers_that_nobody_has_do_not_count) {
+  System system = testing::make_system(2, 1);
+  system.events_max = 100;
+  Run run(system, clock_);
+  run.add_builder();
+  EventNumber end = 48211;
+  EventNumber limit = end + 1; // what the readout units announce at first
+  for (int turn = 0; !run.phase.is(Phase::draining); ++turn) {
+    ASSERT_LT(turn, 1000);
+    const EventNumber stop = std::min(limit, end + 5000);
+    while (end < stop) {
+      const EventNumber event = 48211 + (end - 48211 + 936) / 937 * 937;
+      const EventNumber until = std::min(event == end ? event + 1 : event, stop);
+      for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, end, until, event != end);
+      end = until;
+    }
+    run.reading.update();
+    run.dispatcher.assign_batches(clock_.now());
+    run.reading.end_if_known();
+    if (const auto told = run.limit(0)) limit = told->event;
+  }
+  EXPECT_EQ(run.dispatcher.events_cut(), 100U);
+  EXPECT_LE(end, 48211U + 100 * 937);
 }
 
 // A limit at the end of all numbers would be none.

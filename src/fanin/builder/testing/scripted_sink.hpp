@@ -40,7 +40,7 @@ public:
     disk_.taken.push_back(batch.ticket);
     return storage::SubmitOutcome::accepted;
   }
-  void run_began() override { ++disk_.runs_begun; }
+  void run_began(std::int64_t /*unix_ns*/) override { ++disk_.runs_begun; }
   void run_ended() override { disk_.run_ended = true; }
   void finish() override { disk_.finishing = true; }
   bool finished() const override { return disk_.finished; }

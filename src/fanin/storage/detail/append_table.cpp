@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <ranges>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -154,6 +155,12 @@ Result<> AppendTable::write_direct(int descriptor, std::span<const iovec> extent
     cursor.advance(static_cast<std::uint64_t>(written));
     at += static_cast<std::uint64_t>(written);
   }
+  const auto last = std::ranges::find_if(std::views::reverse(extents),
+                                         [](const iovec& part) { return part.iov_len > 0; });
+  const auto size = std::min<std::uint64_t>(last->iov_len, (end - 1) % chunk_bytes() + 1);
+  const auto* const behind = static_cast<const std::byte*>(last->iov_base) + last->iov_len;
+  mark_ = FileMark::at_end_of(addresses_.back() + (end - 1) % chunk_bytes() + 1 - size,
+                              {behind - size, size});
   return {};
 }
 

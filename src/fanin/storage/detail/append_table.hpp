@@ -13,6 +13,7 @@
 
 #include "fanin/base/result.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
+#include "fanin/storage/named_file.hpp"
 
 namespace fanin::storage::detail {
 
@@ -42,6 +43,8 @@ public:
   // HDF5 itself has failed: what it keeps of this file in memory is not to be trusted any more.
   [[nodiscard]] bool failed() const { return failed_; }
   void commit(std::uint64_t rows) { rows_ += rows; }
+  // The end of what was written last, past HDF5.
+  [[nodiscard]] const FileMark& mark() const { return mark_; }
   [[nodiscard]] bool close() { return dataset_.close(); }
 
 private:
@@ -60,6 +63,7 @@ private:
   std::uint64_t extent_ = 0; // rows that the dataset has room for, as HDF5 knows
   bool dirty_ = false; // extended and not flushed
   bool failed_ = false;
+  FileMark mark_;
   std::vector<std::uint64_t> addresses_; // of the chunks, in the file
   std::vector<iovec> pending_;
   std::vector<std::byte> gathered_;

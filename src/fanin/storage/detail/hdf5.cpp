@@ -114,7 +114,8 @@ Handle event_row_type() {
                         {"incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE},
                         {"attempt", offsetof(EventRow, attempt), H5T_STD_U16LE},
                         {"node", offsetof(EventRow, node), H5T_STD_U16LE},
-                        {"streams", offsetof(EventRow, streams), H5T_STD_U32LE}});
+                        {"streams", offsetof(EventRow, streams), H5T_STD_U32LE},
+                        {"time_unix_ns", offsetof(EventRow, time_unix_ns), H5T_STD_I64LE}});
 }
 
 Handle fragment_row_type() {
@@ -144,6 +145,13 @@ Handle stream_source_row_type() {
   return compound_type(sizeof(StreamSourceRow),
                        {{"stream", offsetof(StreamSourceRow, stream), H5T_STD_U32LE},
                         {"source", offsetof(StreamSourceRow, source), H5T_STD_U32LE}});
+}
+
+Handle boolean_type() {
+  Handle type{H5Tenum_create(H5T_STD_I8LE), H5Tclose};
+  for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
+    H5Tenum_insert(type.get(), name, &value);
+  return type;
 }
 
 Handle fixed_string_type(std::size_t size) {

@@ -81,5 +81,6 @@ struct Field {
 [[nodiscard]] Handle gap_row_type();
 [[nodiscard]] Handle stream_source_row_type();
 [[nodiscard]] Handle fixed_string_type(std::size_t size);
+[[nodiscard]] Handle boolean_type(); // as h5py has it
 
 } // namespace fanin::storage::detail

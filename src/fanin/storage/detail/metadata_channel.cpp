@@ -27,6 +27,16 @@ int write_all(int descriptor, std::uint64_t address, std::span<const std::byte> 
   return 0;
 }
 
+// Those of `bytes` at `address` that lie within the ones of `place` at `at`.
+void overlay(std::uint64_t at, std::span<std::byte> place, std::uint64_t address,
+             std::span<const std::byte> bytes) {
+  const auto from = std::max(at, address);
+  const auto to = std::min(at + place.size(), address + bytes.size());
+  if (from < to) {
+    std::memcpy(place.data() + (from - at), bytes.data() + (from - address), to - from);
+  }
+}
+
 // --- what HDF5 wants of a driver ---
 
 struct DriverInfo {
@@ -79,9 +89,10 @@ herr_t read_file(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t s
   return driver_of(file).channel->read(address, {static_cast<std::byte*>(buffer), size}) ? 0 : -1;
 }
 
-herr_t write_file(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size,
+herr_t write_file(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t address, std::size_t size,
                   const void* buffer) {
-  driver_of(file).channel->write(address, {static_cast<const std::byte*>(buffer), size});
+  driver_of(file).channel->write(address, {static_cast<const std::byte*>(buffer), size},
+                                 type == H5FD_MEM_DRAW);
   return 0;
 }
 
@@ -124,8 +135,22 @@ bool MetadataChannel::attach(hid_t access_list) {
   return driver >= 0 && H5Pset_driver(access_list, driver, &info) >= 0;
 }
 
-void MetadataChannel::write(std::uint64_t address, std::span<const std::byte> bytes) {
+void MetadataChannel::remember(std::uint64_t address, std::span<const std::byte> bytes) {
+  for (auto at = address / page_size * page_size; at < address + bytes.size(); at += page_size) {
+    overlay(at, pages_[at], address, bytes);
+  }
+}
+
+bool MetadataChannel::intact() const {
+  return std::ranges::all_of(pages_, [&](const auto& page) {
+    std::array<std::byte, page_size> there{};
+    return !read(page.first, there) || there == page.second; // what cannot be read is not known
+  });
+}
+
+void MetadataChannel::write(std::uint64_t address, std::span<const std::byte> bytes, bool payload) {
   end_ = std::max(end_, address + bytes.size());
+  if (!payload) remember(address, bytes);
   if (!cut_ && held_.empty() && write_all(descriptor_, address, bytes) == 0) return;
   held_.push_back({.address = address, .bytes = {bytes.begin(), bytes.end()}});
 }
@@ -154,19 +179,15 @@ bool MetadataChannel::read(std::uint64_t address, std::span<std::byte> bytes) co
   }
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(have), bytes.end(), std::byte{0});
   for (const auto& held : held_) { // later ones over earlier ones
-    const auto from = std::max(held.address, address);
-    const auto to = std::min(held.address + held.bytes.size(), address + bytes.size());
-    if (from < to) {
-      std::memcpy(bytes.data() + (from - address), held.bytes.data() + (from - held.address),
-                  to - from);
-    }
+    overlay(address, bytes, held.address, held.bytes);
   }
   return true;
 }
 
 void MetadataChannel::truncate(std::uint64_t size) {
-  if (cut_ || size == end_) return;
-  if (::ftruncate(descriptor_, static_cast<off_t>(size)) == 0) end_ = size;
+  if (cut_ || ::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) return;
+  end_ = size;
+  pages_.erase(pages_.lower_bound(size), pages_.end());
 }
 
 } // namespace fanin::storage::detail

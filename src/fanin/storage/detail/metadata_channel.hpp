@@ -6,8 +6,10 @@
 // would flush the writer.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -31,8 +33,11 @@ public:
   // From here on nothing reaches the file; HDF5 may close it and never know.
   void cut() { cut_ = true; }
 
+  // False: somebody else has changed what HDF5 had written. Reads all of it.
+  [[nodiscard]] bool intact() const;
+
   // For the driver.
-  void write(std::uint64_t address, std::span<const std::byte> bytes);
+  void write(std::uint64_t address, std::span<const std::byte> bytes, bool payload = false);
   [[nodiscard]] bool read(std::uint64_t address, std::span<std::byte> bytes) const;
   void truncate(std::uint64_t size);
   [[nodiscard]] std::uint64_t end() const { return end_; }
@@ -42,10 +47,15 @@ private:
     std::uint64_t address = 0;
     std::vector<std::byte> bytes;
   };
+  static constexpr std::size_t page_size = 4096;
+
+  void remember(std::uint64_t address, std::span<const std::byte> bytes);
+
   int descriptor_;
   bool cut_ = false;
   std::uint64_t end_ = 0; // of the file, as HDF5 knows it
   std::vector<Held> held_;
+  std::map<std::uint64_t, std::array<std::byte, page_size>> pages_; // of metadata, by address
 };
 
 } // namespace fanin::storage::detail

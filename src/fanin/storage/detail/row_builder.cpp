@@ -77,7 +77,8 @@ void RowBuilder::add_events(const BuiltBatch& batch) {
     events_.push_back({.event = options_.slice.detector_number(batch.range.first + i),
                        .incarnation = options_.incarnation,
                        .attempt = batch.attempt,
-                       .node = options_.node});
+                       .node = options_.node,
+                       .time_unix_ns = batch.time_unix_ns});
   }
   placed_.assign(events_.size() - batch_events_, 0);
   required_present_.assign(events_.size() - batch_events_, 0);

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <fmt/core.h>
@@ -19,13 +20,15 @@ constexpr std::size_t name_max = 255;
 
 bool write_attribute(hid_t file, const char* name, hid_t type, const void* value) {
   const Handle space{H5Screate(H5S_SCALAR), H5Sclose};
-  const Handle attribute{H5Acreate2(file, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+  const Handle attribute{H5Aexists(file, name) > 0
+                             ? H5Aopen(file, name, H5P_DEFAULT)
+                             : H5Acreate2(file, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose};
   return attribute && H5Awrite(attribute.get(), type, value) >= 0;
 }
 
 bool write_text(hid_t file, const char* name, std::string_view text) {
-  const std::string value(text.empty() ? " " : text);
+  const std::string value = text.empty() ? std::string(1, '\0') : std::string(text);
   return write_attribute(file, name, fixed_string_type(value.size()).get(), value.data());
 }
 
@@ -44,6 +47,27 @@ Result<> write_rows(hid_t file, const char* name, const Handle& type, hsize_t co
   return H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0
              ? fail_hdf5(name)
              : Result<>{};
+}
+
+bool write_metadata(hid_t file, const std::vector<Metadata>& metadata) {
+  const Handle truth = boolean_type();
+  return std::ranges::all_of(metadata, [&](const Metadata& entry) {
+    const std::string name = metadata_prefix + entry.key;
+    if (const auto* text = std::get_if<std::string>(&entry.value))
+      return write_text(file, name.c_str(), *text);
+    if (const auto* number = std::get_if<std::int64_t>(&entry.value))
+      return write_attribute(file, name.c_str(), H5T_STD_I64LE, number);
+    if (const auto* real = std::get_if<double>(&entry.value))
+      return write_attribute(file, name.c_str(), H5T_IEEE_F64LE, real);
+    const std::int8_t value = std::get<bool>(entry.value) ? 1 : 0;
+    return write_attribute(file, name.c_str(), truth.get(), &value);
+  });
+}
+
+// One row: attributes have no room for so much.
+Result<> write_configuration(hid_t file, const std::string& text) {
+  return write_rows(file, "/configuration", fixed_string_type(text.size()), 1,
+                    text.empty() ? "" : text.data());
 }
 
 Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
@@ -99,12 +123,22 @@ Result<> write_streams(hid_t file, const std::vector<StreamInfo>& streams) {
 
 } // namespace
 
-std::string format_utc(std::int64_t unix_ns) {
-  const std::time_t seconds = unix_ns / 1'000'000'000;
+std::string format_utc(std::int64_t unix_ns, std::size_t decimals) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const std::int64_t rest = (unix_ns % second + second) % second;
+  const std::time_t seconds = (unix_ns - rest) / second;
   std::tm parts{};
   if (::gmtime_r(&seconds, &parts) == nullptr) return "unknown";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+  const std::string fraction =
+      decimals == 0 ? "" : fmt::format(".{:09}", rest).substr(0, decimals + 1);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{}Z", parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     fraction);
+}
+
+bool write_started(hid_t file, std::int64_t unix_ns) {
+  return write_text(file, "started_utc", format_utc(unix_ns)) &&
+         write_attribute(file, "started_unix_ns", H5T_STD_I64LE, &unix_ns);
 }
 
 Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t part) {
@@ -115,11 +149,12 @@ Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t p
       write_number(file, "node_index", options.node_index) &&
       write_number(file, "incarnation", options.incarnation) && write_number(file, "part", part) &&
       write_text(file, "integrity", options.integrity ? "crc32c" : "none") &&
-      write_text(file, "started_utc", format_utc(options.started_unix_ns)) &&
-      write_attribute(file, "started_unix_ns", H5T_STD_I64LE, &options.started_unix_ns) &&
-      write_text(file, "fanin_version", version) &&
-      write_text(file, "fanin_commit", version_commit());
+      write_started(file, options.started_unix_ns) && write_text(file, "fanin_version", version) &&
+      write_text(file, "fanin_commit", version_commit()) &&
+      (options.comment.empty() || write_text(file, "comment", options.comment)) &&
+      write_metadata(file, options.metadata);
   if (!written) return fail_hdf5("attributes");
+  FANIN_TRY(write_configuration(file, options.configuration));
   FANIN_TRY(write_sources(file, options.sources));
   return write_streams(file, options.streams);
 }

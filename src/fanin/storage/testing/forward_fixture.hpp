@@ -4,19 +4,18 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "fanin/base/random.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/queue_fixture.hpp"
 #include "fanin/source/testing/receive_bench.hpp"
 #include "fanin/storage/forward_sink.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/storage/testing/seeds.hpp"
 
 namespace fanin::storage::testing {
 
@@ -64,21 +63,6 @@ struct Slice {
   source::ReadState last{};
 };
 
-// One seed after the other, until a test fails.
-template <class Run>
-void for_each_seed(Run run) {
-  const char* const given = std::getenv("FANIN_SEED");
-  const char* const wanted = std::getenv("FANIN_SEEDS");
-  const std::uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-  const std::uint64_t seeds = wanted != nullptr  ? std::strtoull(wanted, nullptr, 10)
-                              : given != nullptr ? 1
-                                                 : 50;
-  for (std::uint64_t seed = first; seed < first + seeds && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE(::testing::Message() << "replay with FANIN_SEED=" << seed);
-    run(Random(seed));
-  }
-}
-
 class Forward : public ::testing::Test {
 public:
   ~Forward() override {
@@ -111,7 +95,7 @@ protected:
       undelivered_ += committed.undelivered;
     });
     loop_.add(*sink_);
-    if (run_begins_) sink_->run_began();
+    if (run_begins_) sink_->run_began(0);
   }
   // Of four numbers; behind the first `events` no source has one.
   SubmitOutcome submit(EventNumber first, EventNumber events = 4) {
