@@ -332,21 +332,12 @@ void EventManager::check_alive() {
   }
   events_.watch_overtaken(liveness_.running_time());
   path_watch_.watch(now);
-  if (phase_.is(Phase::running)) end_at_dead_end();
+  const auto dead_end = refusal_watch_.find(liveness_.running_time());
+  if (dead_end && phase_.is(Phase::running)) {
+    accounts_.fail(dead_end->text(system_, events_.announcements().announced_end()));
+    stop();
+  }
   alive_tick_.start(*environment_.loop, now + alive_period);
-}
-
-// What the sources send is below what was built. That does not change by itself.
-void EventManager::end_at_dead_end() {
-  const auto found = refusal_watch_.find(liveness_.running_time());
-  if (!found || stop_wanted_) return;
-  accounts_.fail(fmt::format(
-      "nothing that the sources send is accepted any more: source {} is at number {}, and the run "
-      "is at event {}. Numbers before may be left over from an earlier run, or its counter was "
-      "reset: give the number at which it begins (key `first` of the source), or start a new run",
-      system_.sources[found->source].name, found->last_refused,
-      events_.announcements().announced_end()));
-  stop();
 }
 
 // Readout units whose connection did not come back.

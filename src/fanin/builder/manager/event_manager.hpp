@@ -128,7 +128,6 @@ private:
   void on_failed(NodeId builder, const wire::Failed& failed, const std::string& why);
   void log_of(NodeKey key, LogLevel level, std::string_view what);
   void check_alive();
-  void end_at_dead_end();
   void end_graces();
   [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);
   [[nodiscard]] bool on_hand_back(NodeId builder, const wire::HandBack& back);

@@ -8,10 +8,14 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "fanin/base/clock.hpp"
+#include "fanin/builder/system.hpp"
 #include "fanin/wire/control.hpp"
 
 namespace fanin::builder {
@@ -46,6 +50,15 @@ public:
   struct DeadEnd {
     std::size_t source = 0; // of which most was refused
     EventNumber last_refused = 0; // the last number of it
+    // For people; `end`: where the run is.
+    [[nodiscard]] std::string text(const System& system, EventNumber end) const {
+      return fmt::format(
+          "nothing that the sources send is accepted any more: source {} is at number {}, and the "
+          "run is at event {}. Numbers before may be left over from an earlier run, or its counter "
+          "was reset: give the number at which it begins (key `first` of the source), or start a "
+          "new run",
+          system.sources[source].name, last_refused, end);
+    }
   };
   [[nodiscard]] std::optional<DeadEnd> find(Duration now) const {
     if (!since_ || now - *since_ < patience || now - refused_at_ > patience / 2) return {};
