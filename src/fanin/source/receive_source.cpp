@@ -149,9 +149,10 @@ void ReceiveSource::replace_by(std::string peer) {
   connection_.stream->end_reading();
 }
 
-void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
+void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, std::string_view why,
+                           Time now) {
   ++connections_;
-  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : "", now);
+  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : why, now);
 }
 
 void ReceiveSource::count_end(std::string_view peer, ReceiveFault fault, std::string_view why,
@@ -188,7 +189,7 @@ void ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
                               .end = last ? *last + 1 : 0,
                               .dropped = same ? acknowledger_.dropped() : 0};
     if (!send_answer(*arrival.stream, answer, acknowledger_.end() != 0))
-      return closed(arrival.peer, ReceiveFault::none, now);
+      return closed(arrival.peer, ReceiveFault::none, "", now);
   }
   if (!same) {
     decoder_.begin_sender();
@@ -291,11 +292,30 @@ void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
   connection_.place_kept_until = now + std::min(silence_max, queue.options().deadline / 2);
 }
 
+// Bytes that have come and were not taken.
+std::size_t ReceiveSource::rest() {
+  const std::size_t staged = staged_to_ - staged_from_;
+  const net::Transfer read = connection_.stream->read(std::span(staging_));
+  return read.outcome == net::Transfer::Outcome::done ? staged + read.bytes : staged;
+}
+
+void ReceiveSource::close_for_fault(FragmentQueue& queue, Time now) {
+  std::string why = "closed here";
+  if (decoder_.fault() == ReceiveFault::damaged) why = "its sender has to send again";
+  if (decoder_.fault() == ReceiveFault::other_source)
+    why = fmt::format("of {:#x}; its preface said {:#x}", decoder_.named_source(), id());
+  close_connection(queue, now, why);
+}
+
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
 // from now on is for others, and wakes this readout unit no more, which would not look.
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   acknowledge(queue);
-  close_connection(queue, now, "end of the data");
+  const std::size_t beyond = rest();
+  if (beyond != 0) decoder_.go_beyond_end();
+  close_connection(queue, now,
+                   beyond == 0 ? "end of the data"
+                               : fmt::format("{} or more", counted(beyond, "byte")));
   state_ = State::ended;
   watch_->remove(options_.port->watch());
   std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
@@ -389,11 +409,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
     }
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
-    case ReceiveDecoder::State::fault:
-      close_connection(queue, now,
-                       decoder_.fault() == ReceiveFault::damaged ? "its sender has to send again"
-                                                                 : "closed here");
-      continue;
+    case ReceiveDecoder::State::fault: close_for_fault(queue, now); continue;
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }

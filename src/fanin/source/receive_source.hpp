@@ -69,7 +69,7 @@ private:
   }
   [[nodiscard]] std::size_t waiting() const override { return waiting_.size(); }
   void take(ReceivePort::Arrival arrival, Time now) override;
-  void closed(std::string_view peer, ReceiveFault fault, Time now) override;
+  void closed(std::string_view peer, ReceiveFault fault, std::string_view why, Time now) override;
   void refused(std::string_view why, Time now) override;
   void warn(std::string_view text, Time now) override;
 
@@ -121,7 +121,9 @@ private:
   // as_read: too early if it ended within a message, or for a fault.
   void close_connection(FragmentQueue& queue, Time now, std::string_view why,
                         Ending ending = Ending::as_read);
+  [[nodiscard]] std::size_t rest();
   void end_data(FragmentQueue& queue, Time now);
+  void close_for_fault(FragmentQueue& queue, Time now);
   void count_end(std::string_view peer, ReceiveFault fault, std::string_view why, Time now);
 
   ReceiveOptions options_;

@@ -148,6 +148,35 @@ TEST(ReceiveSource, bad_bytes_close_the_connection_with_a_name_and_another_may_c
   EXPECT_EQ(bench.counter("connections"), 4U);
 }
 
+TEST(ReceiveSource, bytes_after_the_end_are_counted_and_said_and_the_sender_sees_a_reset) {
+  Bench bench;
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface().fragment(0, {}).end().fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  EXPECT_EQ(bench.counter("after_end"), 1U);
+  EXPECT_EQ(bench.log.back(), peer.address() + " disconnected: after_end: bytes follow its end of "
+                                               "the data, and are not read (34 bytes or more)");
+  Bytes room(1);
+  EXPECT_EQ(peer.receive(room), -ECONNRESET);
+}
+
+TEST(ReceiveSource, a_sender_of_another_source_is_named_with_the_sources_that_are_known) {
+  Bench bench;
+  const Peer stray(*bench.source);
+  stray.send(SenderBytes(9).preface().bytes());
+  bench.read_until([&] { return bench.counter("other_source") == 1; });
+  EXPECT_EQ(bench.log.back(), stray.address() + " disconnected: other_source: it has data of "
+                                                "another source (of 0x9; at this address: 0x5)");
+  const Peer changed(*bench.source);
+  changed.send(SenderBytes(5).preface().bytes());
+  changed.send(SenderBytes(9).fragment(0, {}).bytes());
+  bench.read_until([&] { return bench.counter("other_source") == 2; });
+  EXPECT_EQ(bench.log.back(), changed.address() +
+                                  " disconnected: other_source: it has data of another source (of "
+                                  "0x9; its preface said 0x5)");
+}
+
 TEST(ReceiveSource, after_the_end_of_the_data_it_listens_only_when_it_is_started_again) {
   Bench bench;
   SenderBytes sender(5);
