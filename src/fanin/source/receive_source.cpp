@@ -117,6 +117,7 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
                         arrival.peer, waiting_.size()),
             now);
   } else {
+    if (waiting_.empty()) waiting_since_ = now;
     waiting_.push_back(std::move(arrival));
   }
 }
@@ -203,6 +204,7 @@ void ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
                  .peer = std::move(arrival.peer),
                  .sender = arrival.sender,
                  .begun = last.has_value(),
+                 .connected_at = now,
                  .last_bytes_at = now};
   new_messages_before_ = decoder_.new_messages();
   ++connections_;
@@ -253,19 +255,26 @@ Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
 // The connection has nothing to read. Whether it has ended is not known as long as the end that its
 // sender sent is under way, so the others wait. Returns when to look again.
 Time ReceiveSource::watch_waiting(Time now) {
-  if (waiting_.empty()) return never;
-  const bool same = is_of_sender(waiting_.front());
-  if (connection_.waiting_logged && !same) return never;
+  if (waiting_.empty() || !is_of_sender(waiting_.front())) return say_who_waits(now);
   const Time due = connection_.last_bytes_at + silence_max;
   if (now < due) return due;
-  if (same) {
-    replace_by(waiting_.front().peer);
-    return now;
-  }
+  replace_by(waiting_.front().peer);
+  return now;
+}
+
+// Senders that connect for each spill wait for each other, too, but for a short time. Returns when
+// to look again.
+Time ReceiveSource::say_who_waits(Time now) {
+  if (!connection_.stream || connection_.waiting_logged) return never;
+  const auto other =
+      std::ranges::find_if(waiting_, [this](const auto& one) { return !is_of_sender(one); });
+  if (other == waiting_.end()) return never;
+  const Time due = std::max(connection_.connected_at, waiting_since_) + silence_max;
+  if (now < due) return due;
   connection_.waiting_logged = true;
-  warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
-                   "there is one sender at a time",
-                   connection_.peer),
+  warn(fmt::format("{} is another sender of this source, and waits until {} has closed its "
+                   "connection: one sends at a time",
+                   other->peer, connection_.peer),
        now);
   return never;
 }
@@ -433,6 +442,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   }
   watch_->poll();
   const ReadResult result = read_connections(queue, now);
+  (void)say_who_waits(now);
   acknowledge(queue);
   return result;
 }

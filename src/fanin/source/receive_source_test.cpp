@@ -272,6 +272,25 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
+// The same front end, started twice.
+TEST(ReceiveSource, a_second_sender_that_waits_is_named_once_also_while_the_first_one_sends) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer first(*bench.source);
+  first.send(SenderBytes(5).preface().bytes());
+  const Peer second(*bench.source);
+  second.send(SenderBytes(5).preface().fragment(0, bytes_of(10, 0)).bytes());
+  for (EventNumber event = 0; event < 30; ++event) {
+    first.send(SenderBytes(5).fragment(event, bytes_of(10, event)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == event + 1; });
+    bench.now += std::chrono::milliseconds{100};
+  }
+  const std::string line = second.address() +
+                           " is another sender of this source, and waits until " + first.address() +
+                           " has closed its connection: one sends at a time";
+  EXPECT_THAT(bench.log, ::testing::Contains(line).Times(1));
+}
+
 // Its numbers are lower, so that it could not send them any more.
 TEST(ReceiveSource, who_has_to_send_again_has_its_turn_before_those_who_wait) {
   for (const bool comes_back : {true, false}) {
