@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/thrown.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/source/event_numbers.hpp"
 
 namespace fanin::executive {
@@ -13,12 +14,43 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration log_period = std::chrono::seconds{1};
+constexpr Duration blocked_long = std::chrono::seconds{1};
+constexpr Duration blocked_log_period = std::chrono::minutes{1};
 
 } // namespace
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
                              net::Loop& loop, LogFunction log)
     : inner_(std::move(inner)), name_(std::move(name)), loop_(loop), log_(std::move(log)) {}
+
+// Nothing else happens in the readout unit meanwhile: other nodes may take it for dead.
+template <class Call>
+auto WatchedSource::timed(const char* function, Call call) {
+  const Time begin = loop_.clock().now();
+  auto result = call();
+  const Time end = loop_.clock().now();
+  const Duration blocked = end - begin;
+  if (blocked < blocked_long || (end < blocked_until_ && blocked < 2 * blocked_said_))
+    return result;
+  blocked_said_ = blocked;
+  blocked_until_ = end + blocked_log_period;
+  log_(
+      LogLevel::warning,
+      fmt::format("source {}: its {}() has blocked its readout unit for {}; it must return at once",
+                  name_, function, format_duration(blocked)));
+  return result;
+}
+
+template <class Call, class Value>
+Value WatchedSource::call_or(Call call, Value otherwise) const {
+  try {
+    return call();
+  } catch (...) {
+    if (!std::exchange(throw_logged_, true))
+      log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
+    return otherwise;
+  }
+}
 
 Result<> WatchedSource::prepare() {
   try {
@@ -30,20 +62,9 @@ Result<> WatchedSource::prepare() {
 
 Result<> WatchedSource::start(EventNumber first_event, Time now) {
   try {
-    return inner_->start(first_event, now);
+    return timed("start", [&] { return inner_->start(first_event, now); });
   } catch (...) {
     return std::unexpected(thrown());
-  }
-}
-
-template <class Call, class Value>
-Value WatchedSource::call_or(Call call, Value otherwise) const {
-  try {
-    return call();
-  } catch (...) {
-    if (!std::exchange(throw_logged_, true))
-      log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
-    return otherwise;
   }
 }
 
@@ -82,7 +103,7 @@ std::vector<source::SourceCounter> WatchedSource::counters() const {
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result;
   try {
-    result = inner_->read(queue, now);
+    result = timed("read", [&] { return inner_->read(queue, now); });
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }

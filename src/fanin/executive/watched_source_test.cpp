@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,6 +94,41 @@ TEST(WatchedSource, makes_what_a_source_throws_its_error) {
   EXPECT_TRUE(watched.counters().empty());
   EXPECT_THAT(lines,
               ElementsAre("source left: it threw an exception that is not a std::exception"));
+}
+
+TEST(WatchedSource, names_a_source_that_blocks_and_again_only_if_it_gets_worse_or_after_a_minute) {
+  struct Blocking final : source::Source {
+    explicit Blocking(Duration& given) : blocks(given) {}
+    Result<> start(EventNumber, Time) override {
+      clock_of_loop.advance(blocks);
+      return {};
+    }
+    source::ReadResult read(source::FragmentQueue&, Time) override {
+      clock_of_loop.advance(blocks);
+      return {};
+    }
+    Duration& blocks;
+  };
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  std::vector<std::string> lines;
+  Duration blocks{};
+  WatchedSource watched(std::make_unique<Blocking>(blocks), "left", loop,
+                        [&lines](LogLevel, auto text) { lines.emplace_back(text); });
+  using std::chrono::milliseconds;
+  for (const int ms : {999, 1500, 2000, 2999, 3000, 60'000, 70'000}) {
+    blocks = milliseconds{ms};
+    (void)watched.read(queue, Time{});
+  }
+  (void)watched.start(0, Time{});
+  const auto line = [](const char* function, const char* time) {
+    return fmt::format("source left: its {}() has blocked its readout unit for {}; it must return "
+                       "at once",
+                       function, time);
+  };
+  EXPECT_THAT(lines, ElementsAre(line("read", "1.5 s"), line("read", "3 s"), line("read", "60 s"),
+                                 line("read", "70 s"), line("start", "70 s")));
 }
 
 TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a_second) {
