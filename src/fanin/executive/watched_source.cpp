@@ -17,6 +17,29 @@ constexpr Duration log_period = std::chrono::seconds{1};
 constexpr Duration blocked_long = std::chrono::seconds{1};
 constexpr Duration blocked_log_period = std::chrono::minutes{1};
 
+// How wide its counter may be, if its numbers fell from the end of that range to its begin; 0: they
+// did not.
+int bits_of_wrap(const source::FragmentQueue& queue) {
+  const source::EventNumbers& numbers = queue.numbers();
+  const std::uint64_t from = numbers.counter_of(numbers.last_accepted());
+  const std::uint64_t to = numbers.counter_of(numbers.first_back());
+  for (const int bits : {8, 12, 16, 20, 24, 28, 32, 48}) {
+    const std::uint64_t range = std::uint64_t{1} << bits;
+    const std::uint64_t near = range / 64;
+    if (bits < queue.options().counter_bits && from < range && range - from <= near && to < near)
+      return bits;
+  }
+  return 0;
+}
+
+std::string remedy_for_fall(const source::FragmentQueue& queue) {
+  if (const int bits = bits_of_wrap(queue); bits != 0)
+    return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run "
+                       "with `counter_bits = {}` at this source",
+                       bits, bits);
+  return "start a new run, with all counters reset together";
+}
+
 } // namespace
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
@@ -127,11 +150,18 @@ void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropRe
   if (said != 0 && now < next_log) return;
   said = queue.numbers().dropped(reason);
   next_log = now + log_period;
+  std::string why;
+  if (reason == wire::DropReason::oversize) {
+    why = fmt::format("larger than fragment_max ({})", format_size(queue.options().fragment_max));
+  } else if (queue.numbered()) {
+    why = fmt::format("where {} is the next", queue.next_event());
+  } else {
+    why = "before the first event";
+  }
   log_(LogLevel::warning,
-       fmt::format("source {}: fragments dropped {}: {} ({} so far)", described(queue),
-                   queue.numbered() ? fmt::format("near event {}", queue.next_event())
-                                    : "before the first event",
-                   wire::name(reason), said));
+       fmt::format("source {}: fragments dropped: {} ({} so far), the last one with number {}, {}",
+                   described(queue), wire::name(reason), said, queue.numbers().last_dropped(reason),
+                   why));
   if (reason == wire::DropReason::number_back && !queue.numbers().in_doubt()) log_stuck(queue);
 }
 
@@ -150,8 +180,10 @@ void WatchedSource::log_doubt(const source::FragmentQueue& queue) {
   log_(LogLevel::error,
        fmt::format("source {}: after number {} it sends {}, with other data: its counter began "
                    "again. It is in doubt to which events its later fragments belong, and they are "
-                   "marked so: start a new run, with all counters reset together",
-                   described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
+                   "marked so: {}",
+                   described(queue), queue.numbers().last_accepted(),
+                   queue.numbers().last_dropped(wire::DropReason::number_back),
+                   remedy_for_fall(queue)));
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.
@@ -164,8 +196,9 @@ void WatchedSource::log_stuck(const source::FragmentQueue& queue) {
        fmt::format(
            "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "
            "was accepted, or its counter was reset. Its fragments are dropped until its numbers "
-           "are above the accepted one: start a new run, with all counters reset together",
-           described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
+           "are above the accepted one: {}",
+           described(queue), queue.numbers().last_accepted(),
+           queue.numbers().last_dropped(wire::DropReason::number_back), remedy_for_fall(queue)));
 }
 
 } // namespace fanin::executive
