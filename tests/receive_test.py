@@ -246,6 +246,22 @@ def test_a_sender_without_a_source_is_told_so():
             run.finish()
 
 
+def test_a_number_that_cannot_be_costs_the_example_sender_only_its_fragment():
+    with Folder() as folder, Port() as port:
+        with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
+                 "--set", 'process.0.nodes=["ru0"]') as run:
+            run.wait_for("waits for fragments")
+            sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            for number in (0, 1, 2**64 - 1, 2, 3):
+                sender.send(number, b"data")
+            sender.end()
+            assert sender.summary() == ", 1 dropped or late"
+            run.wait_for(f"number_jump \\(1 so far\\), the last one with number {2**64 - 1}")
+            result = run.finish()
+        check_balanced(result)
+        assert (result["fragments"]["built"], result["fragments"]["dropped"]) == (4, 1), result["fragments"]
+
+
 def test_a_list_of_networks_that_is_wrong_is_refused():
     with Folder() as folder, Port() as port:
         done = fanin("check", shared(folder, port, 'allow = ["10.1.2.3/16"]'))

@@ -315,7 +315,7 @@ def test_a_port_in_use():
             assert f"tcp://127.0.0.1:{port}" in run.text() and "the port is in use" in run.text(), run.text()
             assert "the port is in use" in run.summary(), f"not in the summary: {run.summary()}"
         with Run(config, "--set", f"builder.0.url=tcp://127.0.0.1:{port}", "--set", "builder.0.count=1") as run:
-            run.wait_for("bu0 cannot take part: the run cannot begin without it")
+            run.wait_for("bu0 cannot take part: the run needs it from the start, and ends")
             result = run.finish(status=1)
             assert "bu0: " in result["error"] and "the port is in use" in result["error"], result["error"]
 
@@ -326,7 +326,7 @@ def test_a_builder_unit_that_cannot_make_its_file():
         (folder.path / "out").mkdir()
         taken = folder.write("out/run000007_bu1_i1_0001.h5", "of somebody else")
         with Run(config, "--set", "run.number=7", "--number-reserved") as run:
-            run.wait_for("bu1 cannot take part: the run cannot begin without it")
+            run.wait_for("bu1 cannot take part: the run needs it from the start, and ends")
             result = run.finish(status=1)
         assert result["error"].startswith("bu1: ") and str(taken) in result["error"], result["error"]
         assert taken.read_text() == "of somebody else"

@@ -170,8 +170,10 @@ void EventManagerNode::watch_drain(const builder::RunSummary& summary) {
   const Duration least = std::min(drain, stopping_least(*context_.configuration));
   const bool tried = stopping && now - stopping_since_ >= least;
   if (!tried || now - stuck_since_ < drain) return;
-  manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
-                                 format_duration(now - stuck_since_), manager_->waiting_for()));
+  const std::string waits_for = manager_->waiting_for();
+  manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping{}{}",
+                                 format_duration(now - stuck_since_), waits_for.empty() ? "" : ": ",
+                                 waits_for));
 }
 
 } // namespace fanin::executive

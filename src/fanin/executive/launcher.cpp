@@ -193,7 +193,7 @@ void Launcher::on_unable(ProcessState& state, const std::string& node) {
   if (state.restarted || configuration_.run.restart || over_ || !decides) return;
   state.unable = &state != event_manager();
   options_.log(LogLevel::error,
-               fmt::format("{} cannot take part: the run cannot begin without it", node));
+               fmt::format("{} cannot take part: the run needs it from the start, and ends", node));
   end_run();
 }
 

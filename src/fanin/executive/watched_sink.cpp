@@ -135,7 +135,9 @@ bool WatchedSink::arm() {
   return idle && !failed_;
 }
 
+// After a failure nobody reads it, and it would wake the loop for ever.
 int WatchedSink::descriptor() const {
+  if (failed_) return -1;
   return call_or([this] { return inner_->descriptor(); }, -1);
 }
 

@@ -26,6 +26,7 @@ public:
   [[nodiscard]] bool finished() const override { return ended; }
   [[nodiscard]] std::vector<std::string> files() const override { return names; }
   [[nodiscard]] std::size_t file_count() const override { return names.size(); }
+  [[nodiscard]] int descriptor() const override { return 5; }
   [[nodiscard]] std::uint64_t bytes_written() const override {
     throw std::runtime_error("bytes_written");
   }
@@ -77,6 +78,7 @@ struct Watched : ::testing::Test {
     sink.finish();
     EXPECT_TRUE(sink.finished());
     EXPECT_TRUE(sink.arm());
+    EXPECT_EQ(sink.descriptor(), -1) << "nobody reads it any more";
     EXPECT_EQ(fatal_failures.size(), 1U);
     return fatal_failures.front();
   }
@@ -93,6 +95,7 @@ TEST_F(Watched, passes_on_what_a_good_sink_does_with_new_files_first) {
   EXPECT_EQ(submit(1), SubmitOutcome::accepted);
   EXPECT_EQ(submit(2), SubmitOutcome::accepted);
   EXPECT_TRUE(sink.arm());
+  EXPECT_EQ(sink.descriptor(), 5);
   inner.on_poll = [this] {
     inner.names = {"a"};
     inner.commit(2);

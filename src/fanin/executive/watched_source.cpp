@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/thrown.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/source/event_numbers.hpp"
 
 namespace fanin::executive {
@@ -13,12 +14,66 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration log_period = std::chrono::seconds{1};
+constexpr Duration blocked_long = std::chrono::seconds{1};
+constexpr Duration blocked_log_period = std::chrono::minutes{1};
+
+// How wide its counter may be, if its numbers fell from the end of that range to its begin; 0: they
+// did not.
+int bits_of_wrap(const source::FragmentQueue& queue) {
+  const source::EventNumbers& numbers = queue.numbers();
+  const std::uint64_t from = numbers.counter_of(numbers.last_accepted());
+  const std::uint64_t to = numbers.counter_of(numbers.first_back());
+  for (const int bits : {8, 12, 16, 20, 24, 28, 32, 48}) {
+    const std::uint64_t range = std::uint64_t{1} << bits;
+    const std::uint64_t near = range / 64;
+    if (bits < queue.options().counter_bits && from < range && range - from <= near && to < near)
+      return bits;
+  }
+  return 0;
+}
+
+std::string remedy_for_fall(const source::FragmentQueue& queue) {
+  if (const int bits = bits_of_wrap(queue); bits != 0)
+    return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run "
+                       "with `counter_bits = {}` at this source",
+                       bits, bits);
+  return "start a new run, with all counters reset together";
+}
 
 } // namespace
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
                              net::Loop& loop, LogFunction log)
     : inner_(std::move(inner)), name_(std::move(name)), loop_(loop), log_(std::move(log)) {}
+
+// Nothing else happens in the readout unit meanwhile: other nodes may take it for dead.
+template <class Call>
+auto WatchedSource::timed(const char* function, Call call) {
+  const Time begin = loop_.clock().now();
+  auto result = call();
+  const Time end = loop_.clock().now();
+  const Duration blocked = end - begin;
+  if (blocked < blocked_long || (end < blocked_until_ && blocked < 2 * blocked_said_))
+    return result;
+  blocked_said_ = blocked;
+  blocked_until_ = end + blocked_log_period;
+  log_(
+      LogLevel::warning,
+      fmt::format("source {}: its {}() has blocked its readout unit for {}; it must return at once",
+                  name_, function, format_duration(blocked)));
+  return result;
+}
+
+template <class Call, class Value>
+Value WatchedSource::call_or(Call call, Value otherwise) const {
+  try {
+    return call();
+  } catch (...) {
+    if (!std::exchange(throw_logged_, true))
+      log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
+    return otherwise;
+  }
+}
 
 Result<> WatchedSource::prepare() {
   try {
@@ -30,20 +85,9 @@ Result<> WatchedSource::prepare() {
 
 Result<> WatchedSource::start(EventNumber first_event, Time now) {
   try {
-    return inner_->start(first_event, now);
+    return timed("start", [&] { return inner_->start(first_event, now); });
   } catch (...) {
     return std::unexpected(thrown());
-  }
-}
-
-template <class Call, class Value>
-Value WatchedSource::call_or(Call call, Value otherwise) const {
-  try {
-    return call();
-  } catch (...) {
-    if (!std::exchange(throw_logged_, true))
-      log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
-    return otherwise;
   }
 }
 
@@ -82,7 +126,7 @@ std::vector<source::SourceCounter> WatchedSource::counters() const {
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result;
   try {
-    result = inner_->read(queue, now);
+    result = timed("read", [&] { return inner_->read(queue, now); });
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
@@ -106,11 +150,18 @@ void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropRe
   if (said != 0 && now < next_log) return;
   said = queue.numbers().dropped(reason);
   next_log = now + log_period;
+  std::string why;
+  if (reason == wire::DropReason::oversize) {
+    why = fmt::format("larger than fragment_max ({})", format_size(queue.options().fragment_max));
+  } else if (queue.numbered()) {
+    why = fmt::format("where {} is the next", queue.next_event());
+  } else {
+    why = "before the first event";
+  }
   log_(LogLevel::warning,
-       fmt::format("source {}: fragments dropped {}: {} ({} so far)", described(queue),
-                   queue.numbered() ? fmt::format("near event {}", queue.next_event())
-                                    : "before the first event",
-                   wire::name(reason), said));
+       fmt::format("source {}: fragments dropped: {} ({} so far), the last one with number {}, {}",
+                   described(queue), wire::name(reason), said, queue.numbers().last_dropped(reason),
+                   why));
   if (reason == wire::DropReason::number_back && !queue.numbers().in_doubt()) log_stuck(queue);
 }
 
@@ -129,8 +180,10 @@ void WatchedSource::log_doubt(const source::FragmentQueue& queue) {
   log_(LogLevel::error,
        fmt::format("source {}: after number {} it sends {}, with other data: its counter began "
                    "again. It is in doubt to which events its later fragments belong, and they are "
-                   "marked so: start a new run, with all counters reset together",
-                   described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
+                   "marked so: {}",
+                   described(queue), queue.numbers().last_accepted(),
+                   queue.numbers().last_dropped(wire::DropReason::number_back),
+                   remedy_for_fall(queue)));
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.
@@ -143,8 +196,9 @@ void WatchedSource::log_stuck(const source::FragmentQueue& queue) {
        fmt::format(
            "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "
            "was accepted, or its counter was reset. Its fragments are dropped until its numbers "
-           "are above the accepted one: start a new run, with all counters reset together",
-           described(queue), queue.numbers().last_accepted(), queue.numbers().last_back()));
+           "are above the accepted one: {}",
+           described(queue), queue.numbers().last_accepted(),
+           queue.numbers().last_dropped(wire::DropReason::number_back), remedy_for_fall(queue)));
 }
 
 } // namespace fanin::executive

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +96,41 @@ TEST(WatchedSource, makes_what_a_source_throws_its_error) {
               ElementsAre("source left: it threw an exception that is not a std::exception"));
 }
 
+TEST(WatchedSource, names_a_source_that_blocks_and_again_only_if_it_gets_worse_or_after_a_minute) {
+  struct Blocking final : source::Source {
+    explicit Blocking(Duration& given) : blocks(given) {}
+    Result<> start(EventNumber, Time) override {
+      clock_of_loop.advance(blocks);
+      return {};
+    }
+    source::ReadResult read(source::FragmentQueue&, Time) override {
+      clock_of_loop.advance(blocks);
+      return {};
+    }
+    Duration& blocks;
+  };
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  std::vector<std::string> lines;
+  Duration blocks{};
+  WatchedSource watched(std::make_unique<Blocking>(blocks), "left", loop,
+                        [&lines](LogLevel, auto text) { lines.emplace_back(text); });
+  using std::chrono::milliseconds;
+  for (const int ms : {999, 1500, 2000, 2999, 3000, 60'000, 70'000}) {
+    blocks = milliseconds{ms};
+    (void)watched.read(queue, Time{});
+  }
+  (void)watched.start(0, Time{});
+  const auto line = [](const char* function, const char* time) {
+    return fmt::format("source left: its {}() has blocked its readout unit for {}; it must return "
+                       "at once",
+                       function, time);
+  };
+  EXPECT_THAT(lines, ElementsAre(line("read", "1.5 s"), line("read", "3 s"), line("read", "60 s"),
+                                 line("read", "70 s"), line("start", "70 s")));
+}
+
 TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a_second) {
   const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
   ASSERT_TRUE(pool) << pool.error().text;
@@ -121,10 +157,59 @@ TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a
   read(11, 8, milliseconds{1100}); // good, but there is something left to say
   read(12, 8, milliseconds{3000});
   EXPECT_THAT(
-      lines,
-      ElementsAre("source left (0x10): fragments dropped near event 9: oversize (1 so far)",
-                  "source left (0x10): fragments dropped near event 10: number_back (1 so far)",
-                  "source left (0x10): fragments dropped near event 12: oversize (3 so far)"));
+      lines, ElementsAre(
+                 "source left (0x10): fragments dropped: oversize (1 so far), the last one with "
+                 "number 8, larger than fragment_max (32 B)",
+                 "source left (0x10): fragments dropped: number_back (1 so far), the last one with "
+                 "number 6, where 10 is the next",
+                 "source left (0x10): fragments dropped: oversize (3 so far), the last one with "
+                 "number 10, larger than fragment_max (32 B)"));
+}
+
+TEST(WatchedSource, names_a_number_that_cannot_be_as_it_was_sent) {
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  for (const EventNumber wrong : {~EventNumber{0}, EventNumber{3}}) {
+    source::FragmentQueue queue({.source = 0x10, .fragment_max = 32, .offset = -5}, **pool);
+    std::vector<std::string> lines;
+    auto inner = std::make_unique<OneByOne>();
+    inner->event = wrong;
+    WatchedSource watched(std::move(inner), "left", loop,
+                          [&lines](LogLevel, auto text) { lines.emplace_back(text); });
+    (void)watched.read(queue, Time{});
+    EXPECT_THAT(lines,
+                ElementsAre(fmt::format("source left (0x10): fragments dropped: number_jump (1 so "
+                                        "far), the last one with number {}, before the first event",
+                                        wrong)));
+  }
+}
+
+TEST(WatchedSource, names_the_width_of_a_counter_that_wraps_and_was_not_given) {
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 8});
+  ASSERT_TRUE(pool) << pool.error().text;
+  for (const int bits : {8, 12, 16, 20, 24, 28, 32, 48, 10}) {
+    const EventNumber range = EventNumber{1} << bits;
+    source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+    queue.start(range - 6);
+    std::vector<std::string> lines;
+    auto one_by_one = std::make_unique<OneByOne>();
+    OneByOne& inner = *one_by_one;
+    inner.size = 8;
+    WatchedSource watched(std::move(one_by_one), "left", loop,
+                          [&lines](LogLevel, auto text) { lines.emplace_back(text); });
+    Time now{};
+    for (EventNumber event = range - 6; event < range + 30; ++event) {
+      inner.event = event % range;
+      (void)watched.read(queue, now += std::chrono::milliseconds{300});
+    }
+    const std::string remedy = fmt::format("`counter_bits = {}` at this source", bits);
+    // That it is stuck, and in doubt.
+    const auto named = std::ranges::count_if(lines, [&](const auto& line) {
+      return bits == 10 ? line.contains("counter_bits") : line.contains(remedy);
+    });
+    EXPECT_EQ(named, bits == 10 ? 0 : 2)
+        << bits << ": " << fmt::format("{}", fmt::join(lines, "\n"));
+  }
 }
 
 TEST(WatchedSource, says_once_that_a_source_is_dropped_and_that_it_is_in_doubt) {

@@ -14,6 +14,8 @@
 namespace fanin::net {
 namespace {
 
+constexpr std::uint16_t first_free_port = 1024;
+
 void set(int socket, int level, int option, int value) {
   (void)setsockopt(socket, level, option, &value, sizeof value);
 }
@@ -40,6 +42,12 @@ Result<Descriptor> bind_and_listen_at(const Url& url, const Address& address) {
         fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
                     "none for any that is free",
                     url.text()));
+  }
+  if (error == EACCES && address.port() < first_free_port) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: ports below {} are for programs with the capability "
+                            "CAP_NET_BIND_SERVICE. Choose a higher one",
+                            url.text(), first_free_port));
   }
   if (error == EADDRNOTAVAIL) {
     return fail(

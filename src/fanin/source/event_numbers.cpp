@@ -125,7 +125,7 @@ EventNumbers::Decision EventNumbers::offer(std::uint64_t counter, std::uint32_t 
   fast_.throttled = false;
   const EventNumber event = number_of(counter);
   offered_ = std::min(counter, counter_of(event)); // without bits that are ignored
-  if (event >= event_number_end) return drop(event, wire::DropReason::number_jump);
+  if (event >= event_number_end) return drop_outside(event, counter);
   if (judge_.too_early(event, held())) return drop(event, wire::DropReason::before_first);
   if (is_passed(event)) return drop_passed(event, size);
   const bool repeats = held() == event;
@@ -183,7 +183,7 @@ void EventNumbers::compare(EventNumber event, wire::FragmentEntry entry) {
 // numbers that were not accepted yet say nothing about the event that its fragments belong to. But
 // below a jump they may be right, if the jump was wrong.
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
-  last_back_ = event;
+  if (back_in_a_row_ == 0) first_back_ = event;
   if (!jumped_over_.contains(event) && ++back_in_a_row_ == enough_in_a_row) set_doubt(true);
   find_fast_end();
   return drop(event, wire::DropReason::number_back);
@@ -192,7 +192,8 @@ EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
 // Its number is above all that were accepted. After fewer that were below it counts again, too, if
 // it goes on from the last of them.
 void EventNumbers::goes_on_at(EventNumber event) {
-  if (back_in_a_row_ != 0 && event == last_back_ + 1) set_doubt(true);
+  if (back_in_a_row_ != 0 && event == last_dropped(wire::DropReason::number_back) + 1)
+    set_doubt(true);
   back_in_a_row_ = 0;
 }
 
@@ -218,6 +219,7 @@ EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason re
   using Reason = wire::DropReason;
   ++dropped_[static_cast<std::size_t>(reason)];
   last_refused_ = event;
+  last_dropped_[static_cast<std::size_t>(reason)] = event;
   const bool wrong = reason == Reason::number_jump || reason == Reason::before_first;
   // The inlined path of the queue offers nothing.
   if (!wrong && held() != event) last_decided_ = numbering_.plain() ? event : offered_;
@@ -232,6 +234,14 @@ EventNumbers::Decision EventNumbers::drop(EventNumber event, wire::DropReason re
     dropped_at_ = table_.next();
   }
   return {Action::drop, event};
+}
+
+// It is no event: for the log it has the number that was sent.
+EventNumbers::Decision EventNumbers::drop_outside(EventNumber event, std::uint64_t counter) {
+  constexpr auto reason = wire::DropReason::number_jump;
+  const Decision decision = drop(event, reason);
+  last_dropped_[static_cast<std::size_t>(reason)] = counter;
+  return decision;
 }
 
 void EventNumbers::take(EventNumber event) {
@@ -267,7 +277,7 @@ bool EventNumbers::skip_to(std::uint64_t counter) {
   note_written();
   const EventNumber last = number_of(counter - 1); // it has none
   if (last >= event_number_end) {
-    drop(last, wire::DropReason::number_jump);
+    drop_outside(last, counter);
     return true;
   }
   if (judge_.waits_for_first()) return true;
@@ -384,7 +394,7 @@ bool EventNumbers::decide_held(EventNumber following) {
       return take_held();
     }
   }
-  drop_held();
+  drop_held(following);
   return true;
 }
 
@@ -493,10 +503,22 @@ void EventNumbers::leave_held() {
   forget_held();
 }
 
-void EventNumbers::drop_held() {
+// Nothing confirmed it, so that it says nothing of where the source is.
+void EventNumbers::drop_held(std::optional<EventNumber> following) {
   const Held held = *held_;
   leave_held();
-  if (held.slot.entry != dropped_entry) drop(held.event, wire::DropReason::number_jump);
+  if (held.slot.entry == dropped_entry) return;
+  const std::optional<std::uint64_t> decided = last_decided_;
+  const bool repeat = (!table_.begun() && held.event == following) || repeats(held);
+  drop(held.event, repeat ? wire::DropReason::number_repeat : wire::DropReason::number_jump);
+  last_decided_ = decided;
+}
+
+// It was held because it fell, and the counter might have been reset.
+bool EventNumbers::repeats(const Held& held) const {
+  if (!fallen(held.event)) return false;
+  const wire::FragmentEntry before = accepted_at(held.event);
+  return held.event + 1 == accepted_end() || (!before.absent() && before == held.slot.entry);
 }
 
 bool EventNumbers::has(EventNumber event) const {

@@ -171,12 +171,15 @@ public:
   [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
-  // For log lines: the last number that was accepted (0: none), and the last one that was dropped
-  // for being below it.
+  // For log lines: the last number that was accepted (0: none), the last one that was dropped for
+  // this reason, and the first one of those that fell below it most lately.
   [[nodiscard]] EventNumber last_accepted() const {
     return accepted_end() == 0 ? 0 : accepted_end() - 1;
   }
-  [[nodiscard]] EventNumber last_back() const { return last_back_; }
+  [[nodiscard]] EventNumber last_dropped(wire::DropReason reason) const {
+    return last_dropped_[static_cast<std::size_t>(reason)];
+  }
+  [[nodiscard]] EventNumber first_back() const { return first_back_; }
   // The number of the last fragment that was dropped for its number, or late.
   [[nodiscard]] EventNumber last_refused() const { return last_refused_; }
   // The number after the highest one that the source has come to, accepted or late; 0: none yet.
@@ -227,6 +230,7 @@ private:
   Decision drop_passed(EventNumber event, std::uint32_t size);
   [[nodiscard]] wire::FragmentEntry accepted_at(EventNumber event) const;
   Decision drop_back(EventNumber event);
+  Decision drop_outside(EventNumber event, std::uint64_t counter);
   void goes_on_at(EventNumber event);
   void set_doubt(bool doubt);
   [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
@@ -245,7 +249,8 @@ private:
   bool confirm_at_pause();
   bool take_held();
   bool leave_beyond_last();
-  void drop_held();
+  void drop_held(std::optional<EventNumber> following = {});
+  [[nodiscard]] bool repeats(const Held& held) const;
   void leave_held();
   void forget_held();
 
@@ -275,11 +280,12 @@ private:
   std::uint64_t beyond_since_ = 0; // written() then
 
   std::array<std::uint64_t, wire::drop_reasons> dropped_{};
+  std::array<EventNumber, wire::drop_reasons> last_dropped_{};
   EventRange early_; // the last numbers in a row that came before the source's `first`
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
-  EventNumber last_back_ = 0;
+  EventNumber first_back_ = 0;
   EventNumber last_refused_ = 0;
   EventRange jumped_over_; // by its last jump
   std::uint64_t back_in_a_row_ = 0; // fragments dropped for being below, none of which was a repeat

@@ -339,7 +339,8 @@ TEST(Numbers, a_wrong_number_behind_two_others_is_no_reset) {
   }
   EXPECT_EQ(queue.first_event(), 0U);
   EXPECT_EQ(queue.next_event(), 10U);
-  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_repeat), 1U);
   EXPECT_EQ(queue.numbers().written(), 7U);
 }
 
@@ -974,6 +975,23 @@ TEST(Numbers, random_flips_losses_and_jumps_cost_no_good_fragment) {
     for (const EventNumber number : good) {
       EXPECT_TRUE(std::ranges::find(sender.taken(), number) != sender.taken().end()) << number;
     }
+  }
+}
+
+// A device that sends each fragment twice, or one number for ever.
+TEST(EventNumbers, what_comes_again_before_the_run_has_an_event_is_a_repeat) {
+  for (const bool always_one : {false, true}) {
+    testing::QueueFixture fixture({.source = 5, .window = 1024});
+    FragmentQueue& queue = fixture.queue;
+    queue.numbers().allow_reset(CounterReset::yes);
+    for (EventNumber i = 0; i < 200; ++i) {
+      const auto payload = testing::bytes_of(8, i / 2);
+      EXPECT_NE(queue.write(always_one ? 7 : i / 2, payload), WriteOutcome::full);
+    }
+    fixture.end_held();
+    EXPECT_EQ(queue.numbers().written(), always_one ? 1U : 100U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_repeat), always_one ? 199U : 100U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 0U);
   }
 }
 

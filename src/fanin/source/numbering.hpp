@@ -23,6 +23,7 @@ public:
   /// The number of that counter value nearest to `event`: a step back of less than half the range
   /// is a step back and not a wrap. Bits above the counter's width are ignored.
   [[nodiscard]] EventNumber near(std::uint64_t counter, EventNumber event) const {
+    if (is_none(counter)) return counter;
     const std::uint64_t last = event - offset_;
     // The difference in the counter's own width, sign-extended.
     const auto step = static_cast<std::int64_t>((counter - last) << shift_) >> shift_;
@@ -30,6 +31,7 @@ public:
   }
   /// The number of that counter value before any wrap.
   [[nodiscard]] EventNumber without_wraps(std::uint64_t counter) const {
+    if (is_none(counter)) return counter;
     return ((counter << shift_) >> shift_) + offset_;
   }
   /// The value of the source's counter at `event`; 0 if it would be below zero.
@@ -40,6 +42,11 @@ public:
   [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } ///< numbers as they are
 
 private:
+  // A counter of 64 bits that is below zero: a negative offset must make no number of it.
+  [[nodiscard]] bool is_none(std::uint64_t counter) const {
+    return shift_ == 0 && counter >= event_number_end;
+  }
+
   int shift_;
   std::uint64_t offset_;
 };

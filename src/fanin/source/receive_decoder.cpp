@@ -47,8 +47,6 @@ void ReceiveDecoder::check_header() {
   } else if (header_.size > wire::fragment_size_mask ||
              (header_.kind != ReceiveKind::fragment && header_.size != 0)) {
     fault_ = ReceiveFault::bad_size;
-  } else if (has_number(header_.kind) && header_.event >= receive_event_end) {
-    fault_ = ReceiveFault::bad_event;
   } else {
     paused_ = header_.kind == ReceiveKind::pause;
     if (has_number(header_.kind)) step_ = Step::begin;

@@ -51,6 +51,10 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
+  /// As the last header says.
+  [[nodiscard]] SourceId named_source() const { return header_.source; }
+  /// The sender has sent more after its end of the data. Requires State::end.
+  void go_beyond_end() { fault_ = ReceiveFault::after_end; }
   /// The last message, over any connection, said that nothing follows for now.
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.

@@ -84,20 +84,52 @@ TEST(ReceiveDecoder, hostile_bytes_are_a_named_fault) {
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.source = 6; }), ReceiveFault::other_source);
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = 1U << 27; }), ReceiveFault::bad_size);
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = ~0U; }), ReceiveFault::bad_size);
-  for (const ReceiveKind kind : {ReceiveKind::fragment, ReceiveKind::skip_to}) {
-    for (const EventNumber event : {~EventNumber{0}, receive_event_end}) {
-      EXPECT_EQ(header_with([&](ReceiveHeader& h) {
-                  h.kind = kind;
-                  h.event = event;
-                }),
-                ReceiveFault::bad_event);
-    }
-  }
   EXPECT_EQ(header_with([](ReceiveHeader& h) {
               h.kind = ReceiveKind::end;
               h.size = 1;
             }),
             ReceiveFault::bad_size);
+}
+
+// A device gives -1 where it has no number.
+TEST(ReceiveDecoder, a_number_that_cannot_be_costs_only_its_fragment) {
+  for (const bool reliable : {false, true}) {
+    for (const bool begun : {false, true}) {
+      for (const std::int64_t offset : {0, 100, -3}) {
+        for (const EventNumber wrong : {~EventNumber{0}, event_number_end, event_number_end + 2}) {
+          QueueFixture fixture({.source = 5, .window = 64, .offset = offset});
+          ReceiveDecoder decoder(5, true);
+          decoder.connect(reliable);
+          SenderBytes sender(5);
+          if (reliable) sender.reliable();
+          if (begun) sender.fragment(3, bytes_of(10, 3)).fragment(4, bytes_of(10, 4));
+          sender.fragment(wrong, bytes_of(10, 9)).skip_to(wrong);
+          sender.fragment(5, bytes_of(10, 5)).fragment(6, bytes_of(10, 6));
+          ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+          fixture.end_held();
+          EXPECT_EQ(fixture.queue.numbers().written(), begun ? 4U : 2U);
+          EXPECT_EQ(payload_of(fixture.queue, 5 + static_cast<EventNumber>(offset)),
+                    bytes_of(10, 5));
+          EXPECT_EQ(fixture.queue.numbers().last_decided(), 6U);
+          EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_jump), 2U);
+          EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+        }
+      }
+    }
+  }
+}
+
+TEST(ReceiveDecoder, of_a_narrow_counter_all_higher_bits_are_ignored) {
+  QueueFixture fixture({.source = 5, .window = 64, .counter_bits = 24});
+  fixture.queue.start(0);
+  ReceiveDecoder decoder(5, true);
+  SenderBytes sender(5);
+  for (EventNumber event = 0; event < 10; ++event) {
+    sender.fragment(event | EventNumber{0xfe} << 56, bytes_of(10, event));
+  }
+  ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(fixture.queue.numbers().written(), 10U);
+  EXPECT_EQ(payload_of(fixture.queue, 9), bytes_of(10, 9));
 }
 
 TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragment) {

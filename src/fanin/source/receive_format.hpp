@@ -42,9 +42,6 @@ static_assert(offsetof(ReliablePreface, sender) == 16);
 
 inline constexpr std::uint16_t receive_mark = 0xf4a6; ///< first bytes of each header: a6 f4
 
-/// Event numbers are below this one.
-inline constexpr std::uint64_t receive_event_end = std::uint64_t{1} << 63;
-
 enum class ReceiveKind : std::uint8_t {
   fragment = 0,
   skip_to = 1, ///< nothing below `event` will come

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <ranges>
 #include <utility>
 
 #include "fanin/base/assert.hpp"
@@ -14,6 +15,7 @@ namespace {
 constexpr std::size_t accepts_per_call = 32;
 constexpr int accepts_at_end = 4096; // as many as wait in a listen queue
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
+constexpr std::size_t known_named_max = 16;
 
 } // namespace
 
@@ -97,6 +99,15 @@ ReceivePort::Place* ReceivePort::find(SourceId id) {
   return found == sources_.end() ? nullptr : &*found;
 }
 
+// For messages.
+std::string ReceivePort::known_sources() const {
+  std::string text;
+  for (const Place& place : sources_ | std::views::take(known_named_max)) {
+    text += fmt::format("{}{:#x}", text.empty() ? "" : ", ", place.member->id());
+  }
+  return sources_.size() > known_named_max ? text + ", ..." : text;
+}
+
 ReceivePort::Place& ReceivePort::place_of(const Member& member) {
   const auto found = std::ranges::find(sources_, &member, &Place::member);
   FANIN_ASSERT(found != sources_.end());
@@ -141,7 +152,7 @@ bool ReceivePort::accept_one(Time now) {
   const std::string peer = net::address_text(accepted.peer);
   const auto allows = [&](const Place& place) { return place.member->allows(accepted.peer); };
   if (std::ranges::none_of(sources_, allows)) {
-    first()->closed(peer, ReceiveFault::not_allowed, now);
+    first()->closed(peer, ReceiveFault::not_allowed, "", now);
     return true;
   }
   UnidentifiedSender sender{
@@ -163,7 +174,8 @@ bool ReceivePort::read_preface(UnidentifiedSender& sender, Time now) {
     if (read.outcome == net::Transfer::Outcome::blocked) return false;
     if (read.outcome != net::Transfer::Outcome::done) {
       first()->closed(sender.arrival.peer,
-                      sender.preface.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
+                      sender.preface.begun() ? ReceiveFault::cut_short : ReceiveFault::none, "",
+                      now);
       return true;
     }
     sender.preface.received(read.bytes);
@@ -175,10 +187,11 @@ bool ReceivePort::read_preface(UnidentifiedSender& sender, Time now) {
 void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   const PrefaceReader& preface = sender.preface;
   Arrival& arrival = sender.arrival;
-  if (preface.fault() == ReceiveFault::other_version)
-    arrival.peer += fmt::format(" (version {})", preface.version());
-  if (preface.fault() != ReceiveFault::none)
-    return first()->closed(arrival.peer, preface.fault(), now);
+  if (preface.fault() != ReceiveFault::none) {
+    const bool other = preface.fault() == ReceiveFault::other_version;
+    return first()->closed(arrival.peer, preface.fault(),
+                           other ? fmt::format("version {}", preface.version()) : "", now);
+  }
   watch_->remove(*arrival.stream);
   arrival.source = preface.source();
   arrival.sender = preface.sender();
@@ -190,7 +203,7 @@ void ReceivePort::hand_over(Arrival arrival, Time now) {
   if (place == nullptr || place->state == State::ended) {
     refuse(arrival, place != nullptr, now);
   } else if (!place->member->allows(arrival.address)) {
-    place->member->closed(arrival.peer, ReceiveFault::not_allowed, now);
+    place->member->closed(arrival.peer, ReceiveFault::not_allowed, "", now);
   } else if (place->state == State::active) {
     place->member->take(std::move(arrival), now);
   } else {
@@ -233,7 +246,7 @@ void ReceivePort::drop_closed_early(Time now) {
   for (Place& place : sources_) {
     std::erase_if(place.early, [&](const Arrival& arrival) {
       if (!arrival.stream->has_ended()) return false;
-      if (Member* const told = first()) told->closed(arrival.peer, ReceiveFault::none, now);
+      if (Member* const told = first()) told->closed(arrival.peer, ReceiveFault::none, "", now);
       return true;
     });
   }
@@ -247,7 +260,11 @@ void ReceivePort::refuse(const Arrival& arrival, bool ended, Time now) {
   }
   Member* const told = first();
   if (told == nullptr) return;
-  if (!ended) return told->closed(arrival.peer, ReceiveFault::other_source, now);
+  if (!ended) {
+    return told->closed(
+        arrival.peer, ReceiveFault::other_source,
+        fmt::format("of {:#x}; at this address: {}", arrival.source, known_sources()), now);
+  }
   told->refused(
       fmt::format("{} refused: the data of source {:#x} have ended", arrival.peer, arrival.source),
       now);
@@ -263,7 +280,7 @@ void ReceivePort::read_prefaces(Time now) {
 Time ReceivePort::evict_oldest(Time now) {
   const UnidentifiedSender& oldest = unidentified_.front();
   if (now < oldest.due) return oldest.due;
-  first()->closed(oldest.arrival.peer, ReceiveFault::no_preface, now);
+  first()->closed(oldest.arrival.peer, ReceiveFault::no_preface, "", now);
   unidentified_.erase(unidentified_.begin());
   return now;
 }

@@ -59,8 +59,9 @@ public:
     [[nodiscard]] virtual std::size_t waiting() const = 0; ///< senders whose turn has not come
     virtual void take(Arrival arrival, Time now) = 0;
     /// A connection was closed before it came to a source. The first source at the address is told
-    /// where no other one is meant.
-    virtual void closed(std::string_view peer, ReceiveFault fault, Time now) = 0;
+    /// where no other one is meant. `why`: more than the fault says; may be empty.
+    virtual void closed(std::string_view peer, ReceiveFault fault, std::string_view why,
+                        Time now) = 0;
     /// A connection was closed because this host has no room for it.
     virtual void refused(std::string_view why, Time now) = 0;
     virtual void warn(std::string_view text, Time now) = 0;
@@ -133,6 +134,7 @@ private:
   [[nodiscard]] Time evict_oldest(Time now);
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Place* find(SourceId id);
+  [[nodiscard]] std::string known_sources() const;
   [[nodiscard]] Place& place_of(const Member& member);
   [[nodiscard]] Member* first() const;
   std::size_t close_if_over();

@@ -72,7 +72,7 @@ TEST(ReceivePort, the_log_says_which_other_version_came) {
   bench.read_until([&] { return bench.counter("other_version") == 1; });
   EXPECT_TRUE(other.closed());
   EXPECT_THAT(bench.log.back(),
-              HasSubstr("(version 4) disconnected: other_version: only version 1 of the format"));
+              HasSubstr("other_version: only version 1 of the format is known here (version 4)"));
 }
 
 TEST(ReceivePort, each_sender_comes_to_the_source_that_it_names) {

@@ -25,11 +25,11 @@ constexpr std::array<FaultText, receive_faults> fault_texts{{
     {"bad_mark", "no header where one must be: a size was wrong, or bytes are missing"},
     {"bad_kind", "a header has an unknown kind or flags"},
     {"bad_size", "a header has a size that cannot be"},
-    {"bad_event", "a header has an event number that cannot be"},
     {"cut_short", "it ended, or stood still, within a message"},
     {"no_preface", "it did not say in time what it sends, and others waited"},
     {"not_allowed", "its address is not on the list `allow`"},
     {"damaged", "a checksum differs"},
+    {"after_end", "bytes follow its end of the data, and are not read"},
 }};
 
 } // namespace

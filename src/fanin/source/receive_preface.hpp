@@ -25,11 +25,11 @@ enum class ReceiveFault : std::uint8_t {
   bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
   bad_kind, ///< unknown kind or flags
   bad_size, ///< over 128 MiB - 1, or a size where there is no payload
-  bad_event, ///< 2^63 or above
   cut_short, ///< the connection ended within a message
   no_preface, ///< it was silent, and gave way to another one
   not_allowed, ///< its address is not on the source's list
-  damaged ///< the checksum of a header differs, or that of a fragment that the sender has still
+  damaged, ///< the checksum of a header differs, or that of a fragment that the sender has still
+  after_end ///< bytes follow the end of the data
 };
 inline constexpr std::size_t receive_faults = 12;
 [[nodiscard]] std::string_view name(ReceiveFault fault);

@@ -117,6 +117,7 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
                         arrival.peer, waiting_.size()),
             now);
   } else {
+    if (waiting_.empty()) waiting_since_ = now;
     waiting_.push_back(std::move(arrival));
   }
 }
@@ -149,9 +150,10 @@ void ReceiveSource::replace_by(std::string peer) {
   connection_.stream->end_reading();
 }
 
-void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
+void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, std::string_view why,
+                           Time now) {
   ++connections_;
-  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : "", now);
+  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : why, now);
 }
 
 void ReceiveSource::count_end(std::string_view peer, ReceiveFault fault, std::string_view why,
@@ -188,7 +190,7 @@ void ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
                               .end = last ? *last + 1 : 0,
                               .dropped = same ? acknowledger_.dropped() : 0};
     if (!send_answer(*arrival.stream, answer, acknowledger_.end() != 0))
-      return closed(arrival.peer, ReceiveFault::none, now);
+      return closed(arrival.peer, ReceiveFault::none, "", now);
   }
   if (!same) {
     decoder_.begin_sender();
@@ -202,6 +204,7 @@ void ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
                  .peer = std::move(arrival.peer),
                  .sender = arrival.sender,
                  .begun = last.has_value(),
+                 .connected_at = now,
                  .last_bytes_at = now};
   new_messages_before_ = decoder_.new_messages();
   ++connections_;
@@ -252,19 +255,26 @@ Time ReceiveSource::watch_message(FragmentQueue& queue, Time now) {
 // The connection has nothing to read. Whether it has ended is not known as long as the end that its
 // sender sent is under way, so the others wait. Returns when to look again.
 Time ReceiveSource::watch_waiting(Time now) {
-  if (waiting_.empty()) return never;
-  const bool same = is_of_sender(waiting_.front());
-  if (connection_.waiting_logged && !same) return never;
+  if (waiting_.empty() || !is_of_sender(waiting_.front())) return say_who_waits(now);
   const Time due = connection_.last_bytes_at + silence_max;
   if (now < due) return due;
-  if (same) {
-    replace_by(waiting_.front().peer);
-    return now;
-  }
+  replace_by(waiting_.front().peer);
+  return now;
+}
+
+// Senders that connect for each spill wait for each other, too, but for a short time. Returns when
+// to look again.
+Time ReceiveSource::say_who_waits(Time now) {
+  if (!connection_.stream || connection_.waiting_logged) return never;
+  const auto other =
+      std::ranges::find_if(waiting_, [this](const auto& one) { return !is_of_sender(one); });
+  if (other == waiting_.end()) return never;
+  const Time due = std::max(connection_.connected_at, waiting_since_) + silence_max;
+  if (now < due) return due;
   connection_.waiting_logged = true;
-  warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
-                   "there is one sender at a time",
-                   connection_.peer),
+  warn(fmt::format("{} is another sender of this source, and waits until {} has closed its "
+                   "connection: one sends at a time",
+                   other->peer, connection_.peer),
        now);
   return never;
 }
@@ -291,11 +301,30 @@ void ReceiveSource::keep_place(const FragmentQueue& queue, Time now) {
   connection_.place_kept_until = now + std::min(silence_max, queue.options().deadline / 2);
 }
 
+// Bytes that have come and were not taken.
+std::size_t ReceiveSource::rest() {
+  const std::size_t staged = staged_to_ - staged_from_;
+  const net::Transfer read = connection_.stream->read(std::span(staging_));
+  return read.outcome == net::Transfer::Outcome::done ? staged + read.bytes : staged;
+}
+
+void ReceiveSource::close_for_fault(FragmentQueue& queue, Time now) {
+  std::string why = "closed here";
+  if (decoder_.fault() == ReceiveFault::damaged) why = "its sender has to send again";
+  if (decoder_.fault() == ReceiveFault::other_source)
+    why = fmt::format("of {:#x}; its preface said {:#x}", decoder_.named_source(), id());
+  close_connection(queue, now, why);
+}
+
 // Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
 // from now on is for others, and wakes this readout unit no more, which would not look.
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   acknowledge(queue);
-  close_connection(queue, now, "end of the data");
+  const std::size_t beyond = rest();
+  if (beyond != 0) decoder_.go_beyond_end();
+  close_connection(queue, now,
+                   beyond == 0 ? "end of the data"
+                               : fmt::format("{} or more", counted(beyond, "byte")));
   state_ = State::ended;
   watch_->remove(options_.port->watch());
   std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
@@ -389,11 +418,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
     }
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);
-    case ReceiveDecoder::State::fault:
-      close_connection(queue, now,
-                       decoder_.fault() == ReceiveFault::damaged ? "its sender has to send again"
-                                                                 : "closed here");
-      continue;
+    case ReceiveDecoder::State::fault: close_for_fault(queue, now); continue;
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }
@@ -417,6 +442,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   }
   watch_->poll();
   const ReadResult result = read_connections(queue, now);
+  (void)say_who_waits(now);
   acknowledge(queue);
   return result;
 }

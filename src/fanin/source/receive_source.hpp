@@ -69,7 +69,7 @@ private:
   }
   [[nodiscard]] std::size_t waiting() const override { return waiting_.size(); }
   void take(ReceivePort::Arrival arrival, Time now) override;
-  void closed(std::string_view peer, ReceiveFault fault, Time now) override;
+  void closed(std::string_view peer, ReceiveFault fault, std::string_view why, Time now) override;
   void refused(std::string_view why, Time now) override;
   void warn(std::string_view text, Time now) override;
 
@@ -94,9 +94,10 @@ private:
     std::string peer;
     std::uint64_t sender = 0; // number of its sender; 0: a plain one
     bool begun = false; // bytes were read over it, or its sender was told that some were before
+    Time connected_at{};
     Time last_bytes_at{};
     std::string replaced_by{}; // another one of the same number; empty: it is not
-    bool waiting_logged = false; // that others wait for its end
+    bool waiting_logged = false; // that another one waits for its end
     Time place_kept_until{}; // for the sender, if it has ended too early
   };
 
@@ -110,6 +111,7 @@ private:
   void begin_next(Time now);
   [[nodiscard]] Time watch_message(FragmentQueue& queue, Time now);
   [[nodiscard]] Time watch_waiting(Time now);
+  Time say_who_waits(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   [[nodiscard]] ReadResult read_connections(FragmentQueue& queue, Time now);
   void count_dropped(const FragmentQueue& queue);
@@ -121,13 +123,16 @@ private:
   // as_read: too early if it ended within a message, or for a fault.
   void close_connection(FragmentQueue& queue, Time now, std::string_view why,
                         Ending ending = Ending::as_read);
+  [[nodiscard]] std::size_t rest();
   void end_data(FragmentQueue& queue, Time now);
+  void close_for_fault(FragmentQueue& queue, Time now);
   void count_end(std::string_view peer, ReceiveFault fault, std::string_view why, Time now);
 
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
   std::function<void()> wake_;
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
+  Time waiting_since_{}; // somebody was there all the time
   CheckedState<State> state_ = State::idle;
   Connection connection_;
   std::uint32_t places_kept_ = 0; // for its sender, in turn, while it brought no new message

@@ -148,6 +148,35 @@ TEST(ReceiveSource, bad_bytes_close_the_connection_with_a_name_and_another_may_c
   EXPECT_EQ(bench.counter("connections"), 4U);
 }
 
+TEST(ReceiveSource, bytes_after_the_end_are_counted_and_said_and_the_sender_sees_a_reset) {
+  Bench bench;
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  peer.send(sender.preface().fragment(0, {}).end().fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  EXPECT_EQ(bench.counter("after_end"), 1U);
+  EXPECT_EQ(bench.log.back(), peer.address() + " disconnected: after_end: bytes follow its end of "
+                                               "the data, and are not read (34 bytes or more)");
+  Bytes room(1);
+  EXPECT_EQ(peer.receive(room), -ECONNRESET);
+}
+
+TEST(ReceiveSource, a_sender_of_another_source_is_named_with_the_sources_that_are_known) {
+  Bench bench;
+  const Peer stray(*bench.source);
+  stray.send(SenderBytes(9).preface().bytes());
+  bench.read_until([&] { return bench.counter("other_source") == 1; });
+  EXPECT_EQ(bench.log.back(), stray.address() + " disconnected: other_source: it has data of "
+                                                "another source (of 0x9; at this address: 0x5)");
+  const Peer changed(*bench.source);
+  changed.send(SenderBytes(5).preface().bytes());
+  changed.send(SenderBytes(9).fragment(0, {}).bytes());
+  bench.read_until([&] { return bench.counter("other_source") == 2; });
+  EXPECT_EQ(bench.log.back(), changed.address() +
+                                  " disconnected: other_source: it has data of another source (of "
+                                  "0x9; its preface said 0x5)");
+}
+
 TEST(ReceiveSource, after_the_end_of_the_data_it_listens_only_when_it_is_started_again) {
   Bench bench;
   SenderBytes sender(5);
@@ -241,6 +270,25 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   first.close();
   bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
   EXPECT_EQ(bench.counter("refused"), 0U);
+}
+
+// The same front end, started twice.
+TEST(ReceiveSource, a_second_sender_that_waits_is_named_once_also_while_the_first_one_sends) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer first(*bench.source);
+  first.send(SenderBytes(5).preface().bytes());
+  const Peer second(*bench.source);
+  second.send(SenderBytes(5).preface().fragment(0, bytes_of(10, 0)).bytes());
+  for (EventNumber event = 0; event < 30; ++event) {
+    first.send(SenderBytes(5).fragment(event, bytes_of(10, event)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == event + 1; });
+    bench.now += std::chrono::milliseconds{100};
+  }
+  const std::string line = second.address() +
+                           " is another sender of this source, and waits until " + first.address() +
+                           " has closed its connection: one sends at a time";
+  EXPECT_THAT(bench.log, ::testing::Contains(line).Times(1));
 }
 
 // Its numbers are lower, so that it could not send them any more.

@@ -35,6 +35,10 @@ public:
   [[nodiscard]] EventNumber number(std::uint64_t key) {
     const EventNumber plain =
         pass_begins_ ? numbering_.without_wraps(key) : numbering_.near(key, previous_);
+    if (plain >= event_number_end) { // no number: the queue drops it
+      jump_ = true;
+      return plain;
+    }
     jump_ = !pass_begins_ && !near(plain, previous_) && !near(plain, jumped_to_);
     if (jump_) {
       jumped_to_ = plain;

@@ -37,6 +37,19 @@ TEST(ReplayNumbers, a_flipped_bit_of_the_counter_moves_nothing) {
   EXPECT_FALSE(numbers.is_jump());
 }
 
+TEST(ReplayNumbers, what_is_no_number_moves_nothing_wherever_it_is_in_the_file) {
+  ReplayNumbers numbers({.loops = 2}, 64);
+  numbers.start(0);
+  for (const EventNumber shift : {0U, 2U}) {
+    EXPECT_GE(numbers.number(~std::uint64_t{0}), event_number_end);
+    EXPECT_TRUE(numbers.is_jump());
+    EXPECT_EQ(numbers.number(7), 7 + shift);
+    EXPECT_FALSE(numbers.is_jump());
+    EXPECT_EQ(numbers.number(8), 8 + shift);
+    EXPECT_EQ(numbers.next_pass(), shift == 0);
+  }
+}
+
 TEST(ReplayNumbers, a_span_can_be_given) {
   ReplayNumbers numbers({.loops = 0, .span = 1000}, 64);
   numbers.start(0);

@@ -130,6 +130,11 @@ std::vector<std::string> FileSink::files() const {
 
 std::uint64_t FileSink::bytes_written() const { return bytes_written_; }
 
+std::string FileSink::waits_for() const {
+  const std::lock_guard lock(report_mutex_);
+  return failure_text_;
+}
+
 void FileSink::release(std::uint32_t slot) {
   slots_[slot].batch.clear(); // pages go home on the thread that counts them
   FANIN_ASSERT(free_.size() < slots_.size());
@@ -240,7 +245,7 @@ bool FileSink::commit_group() {
     if (done) break;
     if (!wait_for_retry(done.error())) return false;
   }
-  failing_ = false;
+  set_failure({});
   commits_.fetch_add(1, std::memory_order_relaxed);
   for (const auto slot : group_) {
     const bool pushed = committed_.push(slot);
@@ -278,6 +283,12 @@ void FileSink::list_part() {
   file_count_ = files_.size();
 }
 
+// Empty: it is over. Returns whether there was one.
+bool FileSink::set_failure(std::string text) {
+  const std::lock_guard lock(report_mutex_);
+  return !std::exchange(failure_text_, std::move(text)).empty();
+}
+
 // After a failure: true once it is worth another try.
 bool FileSink::wait_for_retry(const Error& error) {
   if (writer_ && writer_->broken()) close_part();
@@ -285,10 +296,11 @@ bool FileSink::wait_for_retry(const Error& error) {
     report({.error = error, .fatal = true});
     return false;
   }
-  if (!std::exchange(failing_, true)) {
-    const char* remedy = error.kind == ErrorKind::exhausted
-                             ? "; nothing is lost; the sources are held back: free space there"
-                             : "; nothing is lost; trying again in another file";
+  const bool full = error.kind == ErrorKind::exhausted;
+  if (!set_failure(
+          fmt::format("the disk, which {} ({})", full ? "is full" : "fails", error.text))) {
+    const char* remedy = full ? "; nothing is lost; the sources are held back: free space there"
+                              : "; nothing is lost; trying again in another file";
     report({.error = {error.kind, error.text + remedy}});
   }
   std::unique_lock lock(mutex_);

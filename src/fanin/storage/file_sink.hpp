@@ -69,6 +69,7 @@ public:
   bool poll() override;
   bool arm() override;
   [[nodiscard]] int descriptor() const override { return event_descriptor_.get(); }
+  [[nodiscard]] std::string waits_for() const override; ///< the disk, with what is wrong with it
 
   [[nodiscard]] std::uint64_t commits() const { return commits_; } ///< groups, any thread
 
@@ -97,6 +98,7 @@ private:
   [[nodiscard]] bool commit_group();
   [[nodiscard]] Result<> write_group();
   void list_part();
+  bool set_failure(std::string text);
   [[nodiscard]] bool wait_for_retry(const Error& error);
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
@@ -121,13 +123,13 @@ private:
   std::vector<const BuiltBatch*> group_batches_;
   std::vector<Part> parts_; // the last one is the writer's, if it is listed
   bool listed_ = false; // the writer's file is one of files_
-  bool failing_ = false; // a failure was reported and is not over
 
   std::mutex mutex_; // guards going to sleep only
   std::condition_variable wake_;
-  mutable std::mutex report_mutex_; // of the two that follow
+  mutable std::mutex report_mutex_; // of those that follow
   std::vector<Report> reports_;
   std::vector<std::string> files_;
+  std::string failure_text_; // empty: what was written last was written
   std::atomic<std::size_t> file_count_{0};
 
   std::atomic<std::int64_t> began_unix_ns_{0}; // 0: not yet

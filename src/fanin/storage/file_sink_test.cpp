@@ -510,6 +510,7 @@ TEST_P(FullDisk, is_waited_for_and_nothing_is_lost) {
   auto n = submit_until_failure(*sink, 0);
   EXPECT_THAT(failures, ElementsAre(HasSubstr("No space left on device")));
   EXPECT_THAT(failures[0], HasSubstr("waits"));
+  EXPECT_THAT(sink->waits_for(), HasSubstr("the disk, which is full (write " + disk));
   // Backpressure meanwhile, and what was committed can be read.
   auto more = batch(n);
   while (sink->submit(more) == SubmitOutcome::accepted) more = batch(++n);
@@ -521,6 +522,7 @@ TEST_P(FullDisk, is_waited_for_and_nothing_is_lost) {
   ++n;
   finish(*sink);
   EXPECT_EQ(failures.size(), 1U) << failures.back();
+  EXPECT_EQ(sink->waits_for(), "");
   EXPECT_EQ(committed.size(), n);
   EXPECT_EQ(good_events(sink->files()).size(), 20 * n);
   EXPECT_TRUE(maker.all_home());

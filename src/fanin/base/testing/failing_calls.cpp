@@ -46,6 +46,11 @@ int epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) noex
   return static_cast<int>(::syscall(SYS_epoll_ctl, epoll, operation, descriptor, event));
 }
 
+int bind(int socket, const sockaddr* address, socklen_t size) noexcept {
+  if (fanin::fails(fanin::FailingCalls::Kind::bind)) return -1;
+  return static_cast<int>(::syscall(SYS_bind, socket, address, size));
+}
+
 ssize_t recvmsg(int socket, msghdr* message, int flags) {
   if (fanin::fails(fanin::FailingCalls::Kind::receive)) return -1;
   if ((flags & MSG_PEEK) == 0 && fanin::fails(fanin::FailingCalls::Kind::take)) return -1;

@@ -12,6 +12,7 @@ public:
   enum class Kind : std::uint8_t {
     watch, // epoll_ctl() that adds a descriptor
     receive, // recvmsg()
+    bind, // to an address
     take, // recvmsg() that does more than look (MSG_PEEK)
   };
 

@@ -3,6 +3,7 @@
 namespace fanin::builder {
 
 std::string WaitingText::text() const {
+  if (parts_.phase.is(Phase::finishing)) return unfinished();
   WantedList wanted;
   wanted.add(parts_.events.apart());
   for (std::size_t i = 0; i < parts_.readouts.size(); ++i) {
@@ -18,8 +19,21 @@ std::string WaitingText::text() const {
   for (std::size_t i = 0; i < parts_.builders.size(); ++i) {
     add_builder(static_cast<NodeId>(i), oldest[i], wanted);
   }
-  const std::string text = wanted.text();
-  return text.empty() ? "nothing" : text;
+  return wanted.text();
+}
+
+std::string WaitingText::unfinished() const {
+  WantedList wanted;
+  for (std::size_t i = 0; i < parts_.readouts.size(); ++i) {
+    if (parts_.readouts.present(static_cast<NodeId>(i)))
+      wanted.add(fmt::format("readout unit '{}' to end", parts_.system.readout_units[i]));
+  }
+  for (std::size_t i = 0; i < parts_.builders.size(); ++i) {
+    if (parts_.builders.present(static_cast<NodeId>(i)))
+      wanted.add(
+          fmt::format("builder unit '{}' to close its files", parts_.system.builder_units[i]));
+  }
+  return wanted.text();
 }
 
 std::string WaitingText::of_readout(NodeId node) const {

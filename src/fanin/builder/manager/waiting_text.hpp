@@ -13,7 +13,7 @@
 
 namespace fanin::builder {
 
-// What the event manager waits for; "nothing" if that is so. Names nodes and events, a few of them.
+// What the event manager waits for; empty: nothing. Names nodes and events, a few of them.
 class WaitingText {
 public:
   struct Parts {
@@ -30,6 +30,7 @@ public:
   [[nodiscard]] std::string text() const;
 
 private:
+  [[nodiscard]] std::string unfinished() const; // nodes, when all is built
   [[nodiscard]] std::string of_readout(NodeId node) const; // empty: nothing
   // `oldest`: of its batches; null: it has none.
   void add_builder(NodeId node, const Batch* oldest, WantedList& wanted) const;

@@ -86,7 +86,7 @@ TEST_F(WaitingTextTest, names_nodes_that_have_not_started) {
   EXPECT_EQ(text(), "readout unit 'ru1' to start; builder unit 'bu0' to start");
   start_builder();
   start_readout(1);
-  EXPECT_EQ(text(), "nothing"); // before the run begins nobody has to reach anybody
+  EXPECT_EQ(text(), ""); // before the run begins nobody has to reach anybody
 }
 
 TEST_F(WaitingTextTest, explains_why_a_run_by_number_cannot_do_without_a_builder_unit) {
@@ -101,7 +101,18 @@ TEST_F(WaitingTextTest, does_not_name_a_builder_unit_that_has_finished) {
   run();
   assign_the_only_batch();
   builders_.finish(0);
-  EXPECT_EQ(text(), "nothing");
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(WaitingTextTest, names_nodes_that_have_not_ended_when_all_is_built) {
+  run();
+  phase_.drain();
+  phase_.finish();
+  readouts_.finish(0);
+  EXPECT_EQ(text(), "readout unit 'ru1' to end; builder unit 'bu0' to close its files");
+  readouts_.finish(1);
+  builders_.finish(0);
+  EXPECT_EQ(text(), "");
 }
 
 TEST_F(WaitingTextTest, names_readout_units_without_the_next_event) {
@@ -109,7 +120,7 @@ TEST_F(WaitingTextTest, names_readout_units_without_the_next_event) {
   announce(0, 0, 64);
   EXPECT_EQ(text(), "readout unit 'ru1' to have event 0");
   announce(1, 0, 0, true); // it has come to its end
-  EXPECT_EQ(text(), "nothing");
+  EXPECT_EQ(text(), "");
 }
 
 TEST_F(WaitingTextTest, says_which_readout_units_begin_too_far_from_each_other) {
@@ -127,7 +138,7 @@ TEST_F(WaitingTextTest, repeats_what_a_readout_unit_waits_for_at_its_sources) {
   events_.on_status(0, false, "source 'source1' to connect", {});
   EXPECT_EQ(text(), "readout unit 'ru0': source 'source1' to connect");
   readouts_.leave(0);
-  EXPECT_EQ(text(), "nothing"); // it has died: nobody waits for it
+  EXPECT_EQ(text(), ""); // it has died: nobody waits for it
 }
 
 TEST_F(WaitingTextTest, names_readout_units_that_do_not_reach_a_builder_unit) {

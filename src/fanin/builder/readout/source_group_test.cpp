@@ -217,7 +217,8 @@ TEST_F(Group, silent_source_is_given_up_after_the_deadline) {
   EXPECT_EQ(next(1), 1U);
   pass(20ms);
   EXPECT_EQ(next(1), 2U);
-  EXPECT_THAT(logged_, ElementsAre("source s2 is silent: given up until event 2"));
+  EXPECT_THAT(logged_, ElementsAre("source s2 is silent: given up until event 2 (event.deadline "
+                                   "is 100 ms)"));
   EXPECT_FALSE(group_.all_silent());
 }
 

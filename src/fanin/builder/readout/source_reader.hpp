@@ -26,8 +26,8 @@ public:
   // `longest_pause`: of ReadPause. The pool must outlive it.
   SourceReader(ReadoutInput input, Duration longest_pause);
 
-  // The run may begin, as far as the source knows.
-  [[nodiscard]] bool ready(Time now) { return source_->ready(now); }
+  // The run may begin, as far as the source knows. It is asked until it says so.
+  [[nodiscard]] bool ready(Time now) { return ready_ = ready_ || source_->ready(now); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
   // cannot start; it has failed then.
   [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);
@@ -47,9 +47,10 @@ public:
   // When it is due, unless its descriptor or its queue makes it due before. Requires that it is not
   // done().
   [[nodiscard]] Time next_read(Time now) const;
-  // What becomes readable when it has more; -1: nothing, or it is not read for a while.
+  // What becomes readable when it has more; -1: nothing, or what is there would not be taken now.
   [[nodiscard]] int descriptor(Time now) const {
-    return now < pause_.until() ? -1 : source_->descriptor();
+    const bool waits_for_others = ready_ || done() || held_back() || !wanted();
+    return waits_for_others || now < pause_.until() ? -1 : source_->descriptor();
   }
   [[nodiscard]] bool has_descriptor() const { return source_->descriptor() >= 0; }
 
@@ -77,6 +78,10 @@ private:
   [[nodiscard]] bool woken() const {
     return has_descriptor() || woken_->load(std::memory_order_relaxed);
   }
+  // Its next number is.
+  [[nodiscard]] bool wanted() const {
+    return !queue_.numbered() || queue_.next_event() < queue_.limit();
+  }
   [[nodiscard]] bool waits() const { return last_.state == source::ReadState::waiting || paused(); }
 
   std::shared_ptr<std::atomic<bool>> woken_; // by the source, since it was last read
@@ -88,6 +93,7 @@ private:
   std::array<std::uint64_t, wire::drop_reasons> dropped_before_{}; // by earlier incarnations
   std::uint32_t pages_left_ = 0; // in the pool, after it was last read
   std::uint64_t bytes_max_ = 0; // bytes_written(), which falls when a fragment is dropped
+  bool ready_ = false; // and not started
   bool gives_more_ = false;
   bool far_ahead_ = false;
   bool unclear_ = false; // its queue, when it was read last: it waits until others are asked

@@ -96,6 +96,69 @@ TEST_F(Reader, source_that_gives_little_is_not_read_for_a_while_and_does_not_wak
   EXPECT_TRUE(reader_.due(pause_end, false));
 }
 
+// How often the loop of a readout unit turns in a second if the source is readable all the time.
+class ReadableReader : public Reader {
+protected:
+  ReadableReader() { script_.descriptor = 5; }
+  int turns() {
+    int count = 0;
+    for (Time now = reader_begin; now < reader_begin + 1s && count < 10'000; ++count) {
+      if (reader_.done()) return count + (reader_.descriptor(now) < 0 ? 0 : 10'000);
+      if (reader_.due(now, false)) reader_.read(now);
+      const Time next = reader_.descriptor(now) < 0 ? reader_.next_read(now) : now;
+      now = std::max(next, now + 10us);
+    }
+    return count;
+  }
+};
+
+TEST_F(ReadableReader, source_that_is_not_read_does_not_wake_the_loop) {
+  EXPECT_GE(turns(), 1000) << "it is read";
+  for (const ReadState state : {ReadState::finished, ReadState::failed}) {
+    start(0);
+    read({.state = state});
+    EXPECT_LE(turns(), 1);
+  }
+  script_.starts = false;
+  start(0);
+  EXPECT_LE(turns(), 1) << "it could not start";
+}
+
+TEST_F(ReadableReader, source_that_waits_for_room_does_not_wake_the_loop) {
+  read({ReadState::waiting, never}, 100);
+  ASSERT_TRUE(reader_.queue().throttled());
+  EXPECT_LE(turns(), 300);
+  script_.on_demand = true;
+  start(0);
+  read({ReadState::waiting, never}, 10);
+  reader_.measure_lead(500);
+  ASSERT_TRUE(reader_.far_ahead());
+  EXPECT_EQ(reader_.descriptor(reader_begin + 1s), -1);
+}
+
+TEST_F(ReadableReader, source_whose_next_number_is_not_wanted_yet_does_not_wake_the_loop) {
+  reader_.queue().numbers().set_limit(8);
+  read({ReadState::waiting, never}, 100);
+  ASSERT_EQ(reader_.queue().next_event(), 8U);
+  EXPECT_LE(turns(), 300);
+  reader_.queue().numbers().set_limit(9);
+  EXPECT_EQ(reader_.descriptor(reader_begin + 2s), 5);
+}
+
+TEST_F(ReadableReader, source_that_is_ready_does_not_wake_the_loop_while_others_are_not) {
+  SourceReader early{input(), 8ms};
+  script_.ready = false;
+  EXPECT_FALSE(early.ready(reader_begin));
+  EXPECT_EQ(early.descriptor(reader_begin), 5);
+  script_.ready = true;
+  EXPECT_TRUE(early.ready(reader_begin));
+  EXPECT_EQ(early.descriptor(reader_begin), -1);
+  script_.ready = false;
+  EXPECT_TRUE(early.ready(reader_begin)) << "it is not asked again";
+  ASSERT_TRUE(early.start({.limit = event_number_end}, reader_begin));
+  EXPECT_EQ(early.descriptor(reader_begin), 5);
+}
+
 TEST_F(Reader, source_that_is_held_back_is_due_when_something_was_given_back) {
   read({ReadState::waiting, never}, 100);
   ASSERT_TRUE(reader_.queue().throttled()); // pages and window are used up

@@ -1,4 +1,6 @@
 #include "fanin/builder/readout/source_watch.hpp"
+
+#include "fanin/base/units.hpp"
 #include "fanin/source/event_numbers.hpp"
 
 #include <fmt/format.h>
@@ -71,7 +73,8 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber horizo
   if (until == 0) return true;
   if (state_.standing == Standing::present) {
     log_(LogLevel::warning,
-         fmt::format("source {} is silent: given up until event {}", name_, until));
+         fmt::format("source {} is silent: given up until event {} (event.deadline is {})", name_,
+                     until, format_duration(system_.event_deadline)));
   }
   give_up_silent(queue, until, wire::AbsentReason::silent);
   return false;
@@ -128,7 +131,8 @@ void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
   }
   if (system_.event_give_up_slow == Duration{0} || slow < system_.event_give_up_slow) return;
   log_(LogLevel::warning,
-       fmt::format("source {} is slow: given up until event {}", name_, horizon));
+       fmt::format("source {} is slow: given up until event {} (event.give_up_slow is {})", name_,
+                   horizon, format_duration(system_.event_give_up_slow)));
   give_up(silent() ? Standing::slow_and_silent : Standing::slow, queue);
   (void)queue.give_up_until(horizon);
 }

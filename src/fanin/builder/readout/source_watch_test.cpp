@@ -78,7 +78,8 @@ TEST_F(Watched, source_that_is_behind_for_the_deadline_is_given_up_where_the_oth
   EXPECT_FALSE(watch(1s + 100ms, 40));
   EXPECT_TRUE(watch_.silent());
   EXPECT_EQ(queue_.next_event(), 10U);
-  EXPECT_THAT(logged_, ElementsAre("source s1 is silent: given up until event 10"));
+  EXPECT_THAT(logged_, ElementsAre("source s1 is silent: given up until event 10 "
+                                   "(event.deadline is 100 ms)"));
 }
 
 TEST_F(Watched, source_that_is_silent_is_given_up_again_without_a_word) {
@@ -205,7 +206,8 @@ TEST_F(Watched, source_that_is_slow_is_given_up_where_that_is_wanted_and_not_wai
   }
   EXPECT_EQ(queue_.next_event(), 100U);
   EXPECT_FALSE(watch_.silent()); // it sends
-  EXPECT_EQ(logged_.back(), "source s1 is slow: given up until event 100");
+  EXPECT_EQ(logged_.back(),
+            "source s1 is slow: given up until event 100 (event.give_up_slow is 300 ms)");
   write(50);
   (void)watch(1s + 350ms, 200);
   (void)watch(1s + 450ms, 200); // what it sends is late: it is silent now

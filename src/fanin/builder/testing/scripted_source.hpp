@@ -20,6 +20,7 @@ struct Script {
   int descriptor = -1;
   bool on_demand = false;
   bool starts = true;
+  bool ready = true;
   std::function<void()> wake{}; // of the reader
 };
 
@@ -29,6 +30,7 @@ public:
   explicit ScriptedSource(Script& script) : script_(script) {}
 
   void set_wake(std::function<void()> wake) override { script_.wake = std::move(wake); }
+  bool ready(Time) override { return script_.ready; }
   Result<> start(EventNumber first, Time) override {
     next_ = first;
     if (script_.starts) return {};

@@ -437,6 +437,19 @@ TEST_F(Tcp, a_port_in_use_is_refused_with_the_remedy) {
   EXPECT_NE(again.error().text.find(std::to_string(port)), std::string::npos);
 }
 
+TEST_F(Tcp, a_port_for_privileged_programs_is_refused_with_the_remedy) {
+  for (const int port : {80, 8080}) {
+    const auto at = Url::parse(fmt::format("tcp://127.0.0.1:{}", port)).value();
+    const FailingCalls binds(FailingCalls::Kind::bind, EACCES);
+    const auto refused = transport->listen(at, server.options());
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::refused);
+    EXPECT_EQ(refused.error().text.contains("CAP_NET_BIND_SERVICE. Choose a higher one"),
+              port == 80)
+        << refused.error().text;
+  }
+}
+
 TEST_F(Tcp, wrong_addresses_are_errors_that_say_why) {
   EXPECT_EQ(connect("tcp://127.0.0.1").error().kind, ErrorKind::usage);
   EXPECT_EQ(connect("tcp://127.0.0.1:7000?colour=red").error().kind, ErrorKind::usage);
