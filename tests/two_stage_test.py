@@ -554,6 +554,25 @@ def test_what_dies_within_a_slice_is_lost_there_and_the_groups_go_on():
             found = verify(slice_)
             assert found["events"] >= slice_["events"]["built"]
             assert found["events"] - found["complete"] == slice_["events"]["incomplete"], "what is lost is said in the files"
+def test_each_unit_of_the_example_that_is_killed_comes_back():
+    with Folder() as folder, example(folder) as files:
+        with Run(*files, *SMALL, "--duration", "1h") as run:
+            run.wait_for_events(500)
+            for kind, unit in (("builder", "bu1"), ("readout", "ru0")):
+                run.kill(f"group0 +{unit}")
+                run.wait_for(rf"group0 +evm +{kind} unit '{unit}' has joined again")
+            for kind, unit in (("builder", "bu0"), ("readout", "ru1")):
+                run.kill(f"slice1 +{unit}")
+                run.wait_for(rf"slice1 +evm +{kind} unit '{unit}' has joined again")
+            run.wait_for_events(500)
+            run.signal()
+            result = run.finish()
+        assert "by `run.restart` or by hand" in run.text() or "it had nothing to build" in run.text(), run.text()
+        for one in result["configurations"].values():
+            check_balanced(one)
+            assert one["events"]["lost"] == 0, one["events"]
+
+
             for run_of_events in slice_["incomplete_events"]:
                 ends = (run_of_events["first"], run_of_events["last"])
                 assert all(event // 256 % 2 == number for event in ends), "the detector's numbers, as in the files"

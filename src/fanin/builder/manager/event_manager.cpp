@@ -267,7 +267,8 @@ std::string EventManager::after_loss_of_builder(std::uint64_t events) const {
   if (phase_.is(Phase::waiting) && !all_needed_are_here()) return "the run cannot begin without it";
   if (events == 0) return "it had nothing to build";
   if (system_.assignment == AssignmentPolicy::by_number)
-    return fmt::format("its {} until it comes back (`event.assignment` = \"by-number\")",
+    return fmt::format("its {} until it comes back, by `run.restart` or by hand "
+                       "(`event.assignment` = \"by-number\")",
                        counted(events, "event waits", "events wait"));
   if (builders_.none_present())
     return fmt::format("its {} for a builder unit", counted(events, "event waits", "events wait"));
