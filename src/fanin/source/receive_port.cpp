@@ -42,12 +42,8 @@ ReceivePort::ReceivePort(net::Url url, net::Streams& streams,
     : url_(std::move(url)), streams_(streams), watch_(std::move(watch)) {}
 
 Result<> ReceivePort::prepare() {
-  addresses_ = FANIN_TRY(streams_.addresses_to_listen(url_));
-  return {};
-}
-
-Result<> ReceivePort::listen() {
-  if (addresses_.empty()) FANIN_TRY(prepare());
+  if (listener_) return {};
+  if (addresses_.empty()) addresses_ = FANIN_TRY(streams_.addresses_to_listen(url_));
   auto listener = FANIN_TRY(streams_.listen(url_, addresses_));
   FANIN_TRY(watch_->add(*listener));
   listener_ = std::move(listener);
@@ -69,7 +65,7 @@ void ReceivePort::withdraw(Member& member) {
 
 Result<> ReceivePort::add(Member& member) {
   Place& place = place_of(member);
-  if (!listener_) FANIN_TRY(listen());
+  FANIN_TRY(prepare());
   place.state = State::active;
   place.absence_logged = false;
   due_ = Time{}; // its senders may have come

@@ -7,7 +7,6 @@
 
 #include <poll.h>
 
-#include <cstring>
 #include <vector>
 
 #include "fanin/source/testing/receive_bench.hpp"
@@ -21,6 +20,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::payload_of;
 using testing::ReceiveBench;
+using testing::send_spill;
 using testing::SenderBytes;
 using testing::SenderSocket;
 
@@ -497,6 +497,50 @@ TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_conn
               Contains(HasSubstr("the run begins when its sender has connected")).Times(1));
   ASSERT_TRUE(bench.source->start(0, Time{}));
   bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
+}
+
+// Its own data may be lost with it: the run would begin without them.
+TEST(ReceivePort, a_source_whose_sender_has_gone_is_not_ready_until_another_one_comes) {
+  ReceiveBench bench(1024, 64, {.wait_for_sender = true}, false);
+  bench.fixture.queue.start(0);
+  const auto becomes = [&](bool ready) {
+    while (bench.source->ready(Time{}) != ready) {
+    }
+  };
+  for (int i = 0; i < 2; ++i) { // reliable ones: what they have sent does not count
+    EXPECT_FALSE(bench.source->ready(Time{}));
+    SenderSocket reliable(*bench.source);
+    SenderBytes bytes(5);
+    reliable.send(
+        bytes.preface(77 + static_cast<std::uint64_t>(i)).fragment(0, bytes_of(10, 0)).bytes());
+    becomes(true);
+    reliable.close();
+    becomes(false);
+  }
+  {
+    const SenderSocket empty(*bench.source);
+    SenderBytes bytes(5);
+    empty.send(bytes.preface().bytes());
+    becomes(true);
+  }
+  becomes(false);
+  send_spill(*bench.source, 0, 3); // it has sent all and gone
+  becomes(true);
+  ASSERT_TRUE(bench.source->start(0, Time{}));
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
+}
+
+TEST(ReceivePort, an_address_in_use_is_found_before_the_run) {
+  ReceiveBench first(16, 64, {}, false);
+  ASSERT_TRUE(first.source->prepare());
+  const std::string taken = first.source->listening_url();
+  EXPECT_NE(taken, "");
+  ReceiveBench second(
+      16, 64, {.port = testing::new_port(taken.c_str()), .listen_from = "run.toml:3: listen"},
+      false);
+  const auto prepared = second.source->prepare();
+  ASSERT_FALSE(prepared);
+  EXPECT_THAT(prepared.error().text, HasSubstr("run.toml:3: listen: " + taken));
 }
 
 TEST(ReceivePort, other_sources_wait_for_no_sender_and_one_that_cannot_listen_does_not_either) {

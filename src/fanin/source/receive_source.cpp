@@ -79,10 +79,30 @@ Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
 }
 
 bool ReceiveSource::ready(Time now) {
-  if (!options_.wait_for_sender || !listen()) return true;
+  if (!options_.wait_for_sender || state_ == State::ended || !listen()) return true;
   watch_->poll();
   options_.port->poll(now);
-  return connection_.stream != nullptr;
+  return has_sender(now);
+}
+
+// A plain sender may have sent all its data and gone. A reliable one leaves when all is
+// acknowledged, so that one which has gone before the run begins is dead. Those that waited for
+// their turn make room for others.
+bool ReceiveSource::has_sender(Time now) {
+  const auto gone = [](const net::Stream& stream, std::uint64_t sender) {
+    return sender == 0 ? stream.has_ended() : stream.peer_has_left();
+  };
+  const auto left = std::erase_if(waiting_, [&](const ReceivePort::Arrival& arrival) {
+    if (!gone(*arrival.stream, arrival.sender)) return false;
+    ++connections_;
+    count_end(arrival.peer, ReceiveFault::none, "it left before the run began", now);
+    return true;
+  });
+  if (left > 0) options_.port->retry();
+  const bool has_data = connection_.sender == 0 && staged_from_ < staged_to_;
+  const bool present =
+      connection_.stream && (has_data || !gone(*connection_.stream, connection_.sender));
+  return present || !waiting_.empty();
 }
 
 void ReceiveSource::announced(EventNumber end) {
@@ -91,8 +111,7 @@ void ReceiveSource::announced(EventNumber end) {
 }
 
 std::string ReceiveSource::listening_url() const {
-  const bool listens = state_ == State::listening || state_ == State::reading;
-  return listens ? options_.port->listening_url() : std::string{};
+  return state_ == State::ended ? std::string{} : options_.port->listening_url();
 }
 
 // --- what the port says --------------------------------------------------------------------------

@@ -41,15 +41,14 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
   ~ReceiveSource() override;
 
-  /// Looks the name up at which it listens, and blocks meanwhile. Errors: not_found; disconnected,
-  /// if asking again may help.
+  /// Looks the name up at which it listens, and blocks meanwhile; listens from then on. Errors:
+  /// not_found; refused (port in use); disconnected, if asking again may help.
   [[nodiscard]] Result<> prepare() override;
-  /// With `wait_for_sender`: listens from now on. True: a sender is there. If it cannot listen,
-  /// start() says why.
+  /// With `wait_for_sender`: accepts senders from now on. True: one is there, or what a plain one
+  /// has left, or the data have ended. If it cannot listen, start() says why.
   [[nodiscard]] bool ready(Time now) override;
-  /// The first call begins to listen, until a sender says that the data have ended. Later calls
-  /// keep the sender. Errors: refused (port in use), and those of prepare(), which it calls if
-  /// nobody has.
+  /// Accepts senders, until one says that the data have ended. Later calls keep the sender. Errors:
+  /// those of prepare(), which it calls if nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;
@@ -103,6 +102,7 @@ private:
   [[nodiscard]] Result<> with_place(Result<> result) const;
   [[nodiscard]] Result<> listen();
   [[nodiscard]] bool is_of_sender(const ReceivePort::Arrival& arrival) const;
+  [[nodiscard]] bool has_sender(Time now);
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
   void begin_connection(ReceivePort::Arrival arrival, Time now);

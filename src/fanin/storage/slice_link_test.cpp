@@ -1,6 +1,7 @@
 // The end of a link, over a connection that takes as much as the test says.
 #include "fanin/storage/slice_link.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +39,7 @@ public:
   void end_writing() override { far_.was_told_the_end = true; }
   void end_reading() override {}
   bool has_ended() const override { return false; }
+  bool peer_has_left() const override { return false; }
   bool is_unanswered() const override { return false; }
   void reset_on_close() override {}
 

@@ -80,6 +80,9 @@ public:
   }
 
   [[nodiscard]] bool running() const { return phase_.is(Phase::running); }
+  [[nodiscard]] bool begun() const { return phase_.building(); } // and is not built yet
+  // For what it waited when it was stopped before it began; empty: it was not.
+  [[nodiscard]] const std::string& waited_for() const { return waited_for_; }
   [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
   [[nodiscard]] bool ended() const { return phase_.is(Phase::ended); }
   // Human-readable reason why the run makes no progress or does not end.
@@ -136,6 +139,7 @@ private:
   [[nodiscard]] bool all_needed_are_here() const;
   void start_if_ready();
   void watch_laggards();
+  [[nodiscard]] bool on_ready(NodeId node, const wire::Ready& ready);
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader);
   void finish_if_built();
   void finish();
@@ -149,6 +153,7 @@ private:
 
   RunPhase phase_;
   bool stop_wanted_ = false;
+  std::string waited_for_;
   std::uint64_t seal_key_; // of assignments; readout units get it
   Trigger trigger_;
 

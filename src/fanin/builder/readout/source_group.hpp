@@ -34,6 +34,8 @@ public:
 
   // The run may begin: all sources are ready.
   [[nodiscard]] bool ready(Time now);
+  // Human-readable: which ones were not when ready() was called last; empty: none.
+  [[nodiscard]] const std::string& not_ready() const { return not_ready_; }
   // A new incarnation. A source that cannot start has failed; the log says why.
   void start(const wire::Welcome& welcome, const RunView& run, Time now);
   // The incarnation is over: what the queues hold is forgotten.
@@ -177,6 +179,7 @@ private:
   Overtaking overtaking_;
   DeadlineClock clock_;
   EventNumber horizon_ = 0; // events below exist somewhere
+  std::string not_ready_;
   std::string apart_; // sources that begin too far from each other; empty: none
   bool retry_ = false;
   Time throttled_since_ = never;

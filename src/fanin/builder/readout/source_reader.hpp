@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "fanin/builder/readout/read_pause.hpp"
 #include "fanin/memory/page_pool.hpp"
@@ -28,6 +29,7 @@ public:
 
   // The run may begin, as far as the source knows.
   [[nodiscard]] bool ready(Time now) { return source_->ready(now); }
+  [[nodiscard]] std::string listening_url() const { return source_->listening_url(); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
   // cannot start; it has failed then.
   [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);
