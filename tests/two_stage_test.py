@@ -302,18 +302,36 @@ def test_a_slice_does_not_wait_for_what_follows_the_only_event_of_the_only_group
         assert (result["events"]["built"], result["events"]["undelivered"]) == (65, 0), result["events"]
 
 
-def test_a_group_that_runs_once_more_says_that_its_slices_have_these_numbers_already():
+def test_a_group_that_runs_once_more_says_that_its_slices_build_another_run():
     with Folder() as folder, Port() as left, Port() as right:
-        slices, groups = stages(folder, (left, right))
+        slices, groups = stages(folder, (left, right), give_up="300ms")
         with Run(slices[0]) as one, Run(slices[1]) as two:
+            for run in (one, two):  # else one that starts slowly would be given up, too
+                run.wait_for("source 0x1001: waits for fragments")
             for again in (False, True):
                 with Run(groups[0]) as first, Run(groups[1]) as second:
                     for run in (first, second):
                         events = run.finish()["events"]
                         assert (events["built"], events["undelivered"]) == (1000, 1000 if again else 0), events
-                        assert ("has announced events before it got them" in run.text()) == again, run.text()
+                        assert ("it builds another run 1 than this one" in run.text()) == again, run.text()
             results = results_of_whole_slices(one, two)
         assert sum(result["events"]["built"] for result in results) == 1000
+
+
+def test_a_forgotten_group_does_not_take_the_place_of_its_successor():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right))
+        number = ("--set", "run.number=6")
+        with Run(groups[0], "--set", "run.number=5") as forgotten, Run(slices[0], *number) as one, Run(slices[1], *number) as two:
+            forgotten.wait_for("it builds run 6, and this group is in run 5: give both the same `run.number`")
+            one.wait_for("source 0x1000: .*other_run.*run 5; here run 6 is built")
+            with Run(groups[0], *number) as first, Run(groups[1], *number) as second:
+                for run in (first, second):
+                    events = run.finish()["events"]
+                    assert (events["built"], events["undelivered"]) == (1000, 0), events
+            results = results_of_whole_slices(one, two)
+        assert sum(result["events"]["built"] for result in results) == 1000
+        assert results[0]["sources"]["0x1000"]["counters"]["other_run"] > 0, results[0]["sources"]
 
 
 def test_of_a_source_that_merges_others_than_its_group_all_is_dropped_and_the_key_is_named():

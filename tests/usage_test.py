@@ -348,7 +348,7 @@ def test_a_builder_unit_that_cannot_make_its_file():
         config = folder.small()
         (folder.path / "out").mkdir()
         taken = folder.write("out/run000007_bu1_i1_0001.h5", "of somebody else")
-        with Run(config, "--set", "run.number=7", "--number-reserved") as run:
+        with Run(config, "--set", "run.number=7", "--run-id", "5") as run:
             run.wait_for("bu1 cannot take part: the run cannot begin without it")
             result = run.finish(status=1)
         assert result["error"].startswith("bu1: ") and str(taken) in result["error"], result["error"]

@@ -178,6 +178,7 @@ void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   watch_->remove(*arrival.stream);
   arrival.source = preface.source();
   arrival.sender = preface.sender();
+  arrival.run = preface.run();
   hand_over(std::move(arrival), now);
 }
 

@@ -47,6 +47,7 @@ public:
     std::string peer; ///< the address, for messages
     SourceId source = 0;
     std::uint64_t sender = 0; ///< number of a reliable sender; 0: it is a plain one
+    RunIdentity run{}; ///< that a group names; its number is 0 for others
     [[nodiscard]] bool reliable() const { return sender != 0; }
   };
 

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 
+#include <cstring>
 #include <vector>
 
 #include "fanin/source/testing/receive_bench.hpp"
@@ -528,6 +529,39 @@ TEST(ReceivePort, a_source_whose_sender_has_gone_is_not_ready_until_another_one_
   becomes(true);
   ASSERT_TRUE(bench.source->start(0, Time{}));
   bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
+}
+
+// What it answers to a builder unit of that run; it keeps its connection if it is its turn.
+ReceiveReply answer_to(ReceiveBench& bench, const RunIdentity& run, std::uint64_t sender) {
+  const SenderSocket group(*bench.source);
+  SenderBytes bytes(5);
+  group.send(bytes.preface(sender, run).bytes());
+  ReceiveReply reply;
+  bench.read_until([&] { return group.available() >= sizeof(CheckedBytes<ReceiveReply>); });
+  const Bytes received = group.received(sizeof reply);
+  std::memcpy(&reply, received.data(), sizeof reply);
+  return reply;
+}
+
+TEST(ReceivePort, a_group_of_another_run_is_refused_and_its_successor_gets_its_place) {
+  ReceiveBench bench;
+  bench.source->joined({.number = 6, .id = 60});
+  const ReceiveReply forgotten = answer_to(bench, {.number = 5, .id = 50}, 1);
+  EXPECT_EQ(forgotten.status, ReceiveStatus::other_run);
+  EXPECT_EQ(forgotten.end, 6U);
+  EXPECT_EQ(bench.counter("other_run"), 1U);
+  EXPECT_THAT(bench.log, Contains(HasSubstr("run 5; here run 6 is built")));
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 2).status, ReceiveStatus::send);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 3).status, ReceiveStatus::send);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 62}, 4).status, ReceiveStatus::other_run);
+  EXPECT_THAT(bench.log, Contains(HasSubstr("both have the number 6, but its id is 3e, not 3d")));
+}
+
+TEST(ReceivePort, where_one_command_has_started_all_only_its_groups_are_taken) {
+  ReceiveBench bench;
+  bench.source->joined({.number = 6, .id = 60, .shared = true});
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 1).status, ReceiveStatus::other_run);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 60}, 2).status, ReceiveStatus::send);
 }
 
 TEST(ReceivePort, an_address_in_use_is_found_before_the_run) {

@@ -120,7 +120,30 @@ bool ReceiveSource::is_of_sender(const ReceivePort::Arrival& arrival) const {
   return arrival.reliable() && arrival.sender == connection_.sender;
 }
 
+// Groups that are started by themselves have ids of their own; but all builder units of one have
+// the same.
+bool ReceiveSource::is_of_run(const ReceivePort::Arrival& arrival) const {
+  if (arrival.run.number == 0 || run_.number == 0) return true;
+  const std::uint64_t id = run_.shared ? run_.id : group_id_;
+  return arrival.run.number == run_.number && (id == 0 || arrival.run.id == id);
+}
+
+void ReceiveSource::refuse_other_run(const ReceivePort::Arrival& arrival, Time now) {
+  send_answer(*arrival.stream,
+              {.status = ReceiveStatus::other_run, .source = options_.source, .end = run_.number});
+  ++connections_;
+  count_end(arrival.peer, ReceiveFault::other_run,
+            arrival.run.number == run_.number
+                ? fmt::format("both have the number {}, but its id is {:x}, not {:x}: it is of an "
+                              "earlier or later start of its group",
+                              run_.number, arrival.run.id, run_.shared ? run_.id : group_id_)
+                : fmt::format("run {}; here run {} is built", arrival.run.number, run_.number),
+            now);
+}
+
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
+  if (!is_of_run(arrival)) return refuse_other_run(arrival, now);
+  if (arrival.run.number != 0) group_id_ = arrival.run.id;
   const bool same = is_of_sender(arrival);
   if (arrival.reliable()) {
     std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });

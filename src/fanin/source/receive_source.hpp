@@ -50,6 +50,7 @@ public:
   /// Accepts senders, until one says that the data have ended. Later calls keep the sender. Errors:
   /// those of prepare(), which it calls if nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
+  void joined(const RunIdentity& run) override { run_ = run; }
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;
   void set_wake(std::function<void()> wake) override;
@@ -102,6 +103,8 @@ private:
   [[nodiscard]] Result<> with_place(Result<> result) const;
   [[nodiscard]] Result<> listen();
   [[nodiscard]] bool is_of_sender(const ReceivePort::Arrival& arrival) const;
+  [[nodiscard]] bool is_of_run(const ReceivePort::Arrival& arrival) const;
+  void refuse_other_run(const ReceivePort::Arrival& arrival, Time now);
   [[nodiscard]] bool has_sender(Time now);
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
@@ -127,6 +130,8 @@ private:
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
   std::function<void()> wake_;
+  RunIdentity run_; // of its readout unit
+  std::uint64_t group_id_ = 0; // of the run of its group; 0: none has come
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
   CheckedState<State> state_ = State::idle;
   Connection connection_;

@@ -88,6 +88,9 @@ public:
   /// and four times a second. While one source of the readout unit is not ready, none is read.
   [[nodiscard]] virtual bool ready(Time /*now*/) { return true; }
 
+  /// The readout unit has joined this run. Called before start(), each time.
+  virtual void joined(const RunIdentity& /*run*/) {}
+
   /// Called before the first read() of a run, when all sources of the readout unit are ready(), and
   /// again each time the readout unit joins a run that is under way. `first_event` is the first
   /// number that is wanted; 0 at the start of a run, where the source may begin with any number.

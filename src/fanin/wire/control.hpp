@@ -115,9 +115,9 @@ struct Welcome {
   EventNumber first_event = 0; ///< readout unit: begin here
   EventNumber limit = 0; ///< readout unit: read up to here for now
   std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
-  std::uint32_t reserved = 0;
+  std::uint32_t run_id_is_shared = 0; ///< 1: by all event builders of two stages (RunIdentity)
   std::uint64_t seal_key = 0; ///< readout unit: of Assign::seal; builder units do not get it
-  std::uint64_t run_id = 0; ///< builder unit: random, since other runs may have the same number
+  std::uint64_t run_id = 0; ///< random, since other runs may have the same number
 };
 static_assert(sizeof(Welcome) == 48);
 

@@ -203,8 +203,11 @@ void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rai
 }
 
 void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
-  wire::Welcome welcome{
-      .run = system_.run, .incarnation = readouts_.join(node), .seal_key = seal_key_};
+  wire::Welcome welcome{.run = system_.run,
+                        .incarnation = readouts_.join(node),
+                        .run_id_is_shared = options_.run_id_is_shared ? 1U : 0U,
+                        .seal_key = seal_key_,
+                        .run_id = options_.run_id};
   const auto joining_at = events_.joining_at();
   welcome.joining = joining_at ? 1 : 0;
   welcome.first_event = joining_at.value_or(0);

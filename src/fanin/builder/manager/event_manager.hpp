@@ -49,6 +49,7 @@ inline constexpr Duration alive_period = std::chrono::milliseconds{250};
 struct EventManagerOptions {
   std::vector<net::Url> urls; // rails where to listen; port 0 works
   std::uint64_t run_id = 0; // as in wire::Welcome
+  bool run_id_is_shared = false; // likewise
   RunRecorder* recorder = nullptr; // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;

@@ -187,6 +187,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   view_.limit = welcome.limit;
   if (welcome.joining != 0) view_.joined_at = welcome.first_event;
   const Time now = environment_.loop->now();
+  sources_.joined({.number = run_, .id = welcome.run_id, .shared = welcome.run_id_is_shared != 0});
   to_start_ = welcome;
   if (view_.begun()) start_sources(now); // nobody waits for them
   status_tick_.start(*environment_.loop, now + status_period);

@@ -32,6 +32,10 @@ public:
   // `inputs` are in the order of System::sources_of(). `system` and the pools must outlive it.
   SourceGroup(const System& system, std::vector<ReadoutInput> inputs, LogFunction log);
 
+  // The readout unit has joined this run.
+  void joined(const RunIdentity& run) {
+    for (Member& member : members_) member.reader.joined(run);
+  }
   // The run may begin: all sources are ready.
   [[nodiscard]] bool ready(Time now);
   // Human-readable: which ones were not when ready() was called last; empty: none.

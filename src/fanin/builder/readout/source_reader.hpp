@@ -30,6 +30,7 @@ public:
   // The run may begin, as far as the source knows.
   [[nodiscard]] bool ready(Time now) { return source_->ready(now); }
   [[nodiscard]] std::string listening_url() const { return source_->listening_url(); }
+  void joined(const RunIdentity& run) { source_->joined(run); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
   // cannot start; it has failed then.
   [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);
