@@ -320,12 +320,35 @@ def test_a_port_in_use():
             assert "bu0: " in result["error"] and "the port is in use" in result["error"], result["error"]
 
 
+def test_the_port_of_a_source_in_use():
+    with Folder() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        config = folder.write("run.toml", f"""
+[run]
+output = "discard"
+[network]
+url = "tcp://127.0.0.1"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[[readout]]
+source = [{{ id = 1, type = "receive", listen = "{url}" }}]
+[[builder]]
+""")
+        with Run(config) as run:
+            run.wait_for("ru0 cannot take part: the run cannot begin without it")
+            result = run.finish(status=1)
+        assert "readout.0.source.0.listen: " in result["error"] and url in result["error"], result["error"]
+        assert "the port is in use" in result["error"], result["error"]
+
+
 def test_a_builder_unit_that_cannot_make_its_file():
     with Folder() as folder:
         config = folder.small()
         (folder.path / "out").mkdir()
         taken = folder.write("out/run000007_bu1_i1_0001.h5", "of somebody else")
-        with Run(config, "--set", "run.number=7", "--number-reserved") as run:
+        with Run(config, "--set", "run.number=7", "--run-id", "5") as run:
             run.wait_for("bu1 cannot take part: the run needs it from the start, and ends")
             result = run.finish(status=1)
         assert result["error"].startswith("bu1: ") and str(taken) in result["error"], result["error"]

@@ -363,6 +363,10 @@ NIGHTLY = {
         "200 kills of filter units",
         pytest("-s", "tests/filter_test.py::test_filter_units_are_killed_at_random_instants", FANIN_FILTER_KILLS="200",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+    "examples": lambda s: s.build("release", "fanin_command") and s.run(
+        "each process of each example is killed",
+        pytest("-s", "tests/examples_test.py", FANIN_EXAMPLES="all",
+               FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
                                for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
     "headers": lambda s: s.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets")),

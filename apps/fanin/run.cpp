@@ -203,7 +203,10 @@ Result<int> launch(const config::Configuration& configuration, const Plans& plan
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
   }
-  if (options.number_reserved) launcher.command.emplace_back("--number-reserved");
+  if (options.run_id) {
+    launcher.command.emplace_back("--run-id");
+    launcher.command.push_back(fmt::format("{}", *options.run_id));
+  }
   launcher.by_hand = launcher.command;
   if (hosts != nullptr) {
     launcher.command.insert(launcher.command.end(), {"--assigned", hosts->addresses()});
@@ -248,7 +251,7 @@ Result<int> run(const RunOptions& options) {
   const std::string& file = options.configurations.front();
   auto text = FANIN_TRY(settings::read_text(started ? "/proc/self/fd/0" : file));
   auto configuration = FANIN_TRY(config::parse(text, file, all_overrides(options)));
-  configuration.run.number_is_reserved = options.number_reserved;
+  configuration.run.id = options.run_id;
   const auto hosts = FANIN_TRY(read_hosts(options));
   FANIN_TRY(assign(configuration, hosts, options));
   const auto processes =
@@ -327,7 +330,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_option("--assigned", options->assigned)->group(""); // of the launcher's
   command->add_flag("--one-of-several", options->one_of_several)
       ->group(""); // likewise, of several configurations
-  command->add_flag("--number-reserved", options->number_reserved)->group(""); // likewise
+  command->add_option("--run-id", options->run_id)->group(""); // likewise
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,7 @@ struct RunOptions {
   bool testbed = false;
   std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
   bool one_of_several = false; // configurations, whose launcher is the parent
-  bool number_reserved = false; // the parent has reserved run.number
+  std::optional<std::uint64_t> run_id; // of several configurations; run.number is reserved then
   int report_descriptor = -1;
   std::uint64_t session = 0;
 

@@ -10,6 +10,7 @@
 #include "fanin/base/try.hpp"
 #include "fanin/config/stages.hpp"
 #include "fanin/executive/placement.hpp"
+#include "fanin/executive/process.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/stage_launcher.hpp"
 #include "fanin/executive/stages_view.hpp"
@@ -72,7 +73,7 @@ Result<RunNumber> reserve_run_number(const Several& several, const config::Stage
 std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                                               const executive::StagesView& view,
                                                               const RunOptions& options,
-                                                              RunNumber run) {
+                                                              RunNumber run, std::uint64_t id) {
   std::vector<executive::StagedConfiguration> staged;
   for (std::size_t i = 0; i < several.configurations.size(); ++i) {
     const bool group = several.configurations[i].forwards();
@@ -80,7 +81,7 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                        .group = group,
                                        .command = {options.program, "run",
                                                    options.configurations[i], "--one-of-several",
-                                                   "--number-reserved"},
+                                                   "--run-id", fmt::format("{}", id)},
                                        .input = std::move(several.texts[i])};
     auto overrides = overrides_of(options, group);
     overrides.push_back(fmt::format("run.number={}", run));
@@ -113,7 +114,7 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
   for (const auto& one : several.configurations) processes += one.processes.size();
   executive::share_cores(processes);
   FANIN_TRY(executive::run_stages(
-      {.configurations = configurations_of(several, view, options, run),
+      {.configurations = configurations_of(several, view, options, run, executive::new_run_id()),
        .on_report = on_report,
        .on_failure = [&](std::size_t index,
                          const std::string& why) { view.on_failure(index, why); },

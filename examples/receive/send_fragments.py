@@ -199,11 +199,10 @@ class Sender(PlainSender):
                 self._reconnect()
 
     def _send(self, event, message):
-        if event < self.acknowledged:  # the run went on without it
-            self.dropped_before += 1
-            return
-        if event >= NUMBER_END:  # fanin drops and counts it, and acknowledges no such number
-            return self._say(message)
+        if event < self.acknowledged or event >= NUMBER_END:
+            # fanin drops and counts it: the run went on without it, or the front end counts again, or it is no number
+            self._say(message)
+            return self._hear(wait=False)
         self.kept.append((event, message))
         self.kept_bytes += len(message)
         try:

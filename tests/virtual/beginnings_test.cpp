@@ -1,11 +1,15 @@
 // Runs whose sources begin at any time and number, or not at all, and whose readout units die or
 // freeze before the first event, seeded. A failing seed is printed and replays with
 // FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "fanin/base/random.hpp"
@@ -209,6 +213,88 @@ TEST(Beginnings, random_first_numbers_deaths_and_freezes_give_events_and_a_balan
     SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", i));
     Beginning(i).run();
   }
+}
+
+// What the sources of a run say of themselves, by source.
+struct Readiness {
+  bool ready = false;
+  bool started = false;
+};
+
+class OneFragment final : public source::Source {
+public:
+  explicit OneFragment(Readiness& state) : state_(state) {}
+  bool ready(Time) override { return state_.ready; }
+  Result<> start(EventNumber, Time) override {
+    EXPECT_TRUE(state_.ready);
+    state_.started = true;
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time) override {
+    EXPECT_TRUE(state_.started);
+    if (queue.write(0, {}) == source::WriteOutcome::full) return {};
+    return {.state = source::ReadState::finished};
+  }
+
+private:
+  Readiness& state_;
+};
+
+class Readying : public ::testing::Test {
+protected:
+  void start() {
+    options_.system = make_system(2, 1);
+    options_.make_source = [this](const SourceInfo& info) {
+      return std::make_unique<OneFragment>(sources_.at(info.id - 1));
+    };
+    system_.emplace(options_);
+    system_->start_all();
+    system_->run_for(1s);
+  }
+  // Of 's1' and 's2', which the run waits for; "nothing": it has begun.
+  std::string waits_for() {
+    system_->run_for(500ms);
+    return system_->manager().running() ? "it runs" : system_->manager().waiting_for();
+  }
+  void TearDown() override { system_->destroy_nodes(); }
+
+  VirtualSystemOptions options_;
+  std::array<Readiness, 2> sources_;
+  std::optional<VirtualSystem> system_;
+};
+
+TEST_F(Readying, a_run_begins_when_all_sources_are_ready_at_the_same_time) {
+  start();
+  const std::string first = "readout unit 'ru0': source 0x1 to be ready";
+  const std::string second = "readout unit 'ru1': source 0x2 to be ready";
+  EXPECT_EQ(waits_for(), first + "; " + second);
+  sources_[0].ready = true;
+  EXPECT_EQ(waits_for(), second);
+  sources_[0].ready = false; // its sender has gone, and another one's has come
+  sources_[1].ready = true;
+  EXPECT_EQ(waits_for(), first);
+  system_->kill_readout(1);
+  EXPECT_EQ(waits_for(), first + "; readout unit 'ru1' to start");
+  system_->start_readout(1);
+  EXPECT_EQ(waits_for(), first);
+  sources_[0].ready = true;
+  ASSERT_TRUE(system_->run_until_ended(10s)) << tail_of_log(*system_);
+  EXPECT_EQ(system_->summary().events_built, 1U);
+  EXPECT_EQ(system_->summary().events_incomplete, 0U);
+  EXPECT_EQ(system_->manager().waited_for(), "");
+}
+
+TEST_F(Readying, a_run_that_does_not_begin_warns_more_and_more_rarely) {
+  start();
+  system_->run_for(1min);
+  std::size_t warnings = 0;
+  for (const std::string& line : system_->log())
+    warnings +=
+        line.contains("the run has not begun after ") && line.contains("source 0x2") ? 1 : 0;
+  EXPECT_EQ(warnings, 4U) << "after 5, 10, 20 and 40 s";
+  system_->stop();
+  ASSERT_TRUE(system_->run_until_ended(10s));
+  EXPECT_THAT(system_->manager().waited_for(), ::testing::HasSubstr("source 0x1 to be ready"));
 }
 
 } // namespace

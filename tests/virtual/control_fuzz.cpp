@@ -78,6 +78,7 @@ void say_hello(Play play, net::Link link, memory::PagePool& pool, const System& 
   hello.text_size = static_cast<std::uint32_t>(text.size());
   ControlBatcher batcher{link, pool};
   batcher.append(hello, std::string_view{text});
+  if (play == Play::readout) batcher.append(wire::Ready{1});
   batcher.flush();
 }
 

@@ -30,6 +30,7 @@ protected:
     system_.emplace(options_);
     system_->start_event_manager();
     readout_ = join(wire::Role::readout_unit, 0, "ru0\n");
+    readout_->say(wire::Ready{1});
     for (std::size_t i = 0; i < system_->builders(); ++i) {
       const auto node = static_cast<NodeId>(i);
       builders_.push_back(

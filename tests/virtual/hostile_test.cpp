@@ -53,6 +53,7 @@ protected:
     fake_->say_hello(hello_of(options_.system, role, 1), readout ? "ru1\n" : "bu1\nsim://fake");
     system_->run_for(5ms);
     EXPECT_TRUE(fake_->heard(wire::MessageType::welcome));
+    if (readout) fake_->say(wire::Ready{1});
   }
   void expect_cut_off() {
     system_->run_for(5ms);

@@ -17,6 +17,14 @@ using Incarnation = std::uint32_t; ///< number of the start of a node within a r
                                    ///< started yet
 using Attempt = std::uint16_t; ///< number of the assignment of a batch; 0: the first
 
+/// Which run it is.
+struct RunIdentity {
+  RunNumber number = 0; ///< 0: not known
+  std::uint64_t id = 0; ///< random
+  /// One command has started all event builders of two stages, with this id. Else each has its own.
+  bool shared = false;
+};
+
 /// The event numbers [first, end).
 struct EventRange {
   EventNumber first = 0;

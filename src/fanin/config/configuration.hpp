@@ -30,7 +30,9 @@ namespace fanin::config {
 
 struct Run {
   std::optional<RunNumber> number; ///< none: the next free one in `output`
-  bool number_is_reserved = false; ///< by the process that starts this one; no key
+  /// Random, and shared by several configurations: by the process that starts this one, which has
+  /// also reserved the number. No key.
+  std::optional<std::uint64_t> id;
   Duration duration{}; ///< 0: until stopped
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   bool restart = false; ///< a readout or builder unit that died is started again

@@ -15,6 +15,8 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration progress_period = std::chrono::milliseconds{500};
+constexpr Duration first_warning = std::chrono::seconds{5}; // that the run waits to begin; the next
+                                                            // one after twice the time
 // For storage that had to wait before. A disk that was full may have space again just now: it is
 // tried once a second. A slice that has not begun is stopped some seconds after the groups, and is
 // given up slice.give_up later.
@@ -29,12 +31,14 @@ EventManagerNode::EventManagerNode(NodeContext context)
     : Node(std::move(context)),
       progress_tick_([this] { on_progress_tick(); }),
       duration_tick_([this] { on_duration(); }),
-      record_tick_([this] { finish_record(); }) {}
+      record_tick_([this] { finish_record(); }),
+      warn_after_(first_warning) {}
 
 Result<> EventManagerNode::start() {
   builder::EventManagerOptions options;
   options.urls = configured().urls;
   options.run_id = context_.run_id;
+  options.run_id_is_shared = context_.configuration->run.id.has_value();
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
@@ -44,7 +48,8 @@ Result<> EventManagerNode::start() {
   manager_->set_recorder(record_.get());
   context_.report(
       json::Object{{"report", "listening"}, {"url", builder::rails_text(manager_->urls())}});
-  progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
+  started_at_ = context_.loop->now();
+  progress_tick_.start(*context_.loop, started_at_ + progress_period);
   return {};
 }
 
@@ -68,7 +73,7 @@ void EventManagerNode::no_builder_left(const std::string& why) {
 }
 
 void EventManagerNode::turn() {
-  if (began_at_ != never || !manager_ || !manager_->running()) return;
+  if (began_at_ != never || !manager_ || !manager_->begun()) return;
   began_at_ = context_.loop->now();
   const Duration duration = context_.configuration->run.duration;
   if (duration > Duration{0}) duration_tick_.start(*context_.loop, began_at_ + duration);
@@ -101,6 +106,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
   }
   if (duration_is_over_ && wanted != 0) report["events_wanted"] = wanted;
   report["report"] = "result";
+  if (!manager_->waited_for().empty()) report["waited_for"] = manager_->waited_for();
   if (!summary.error.empty()) {
     outcome_ = fail(ErrorKind::internal, summary.error);
   } else if (!summary.balanced) {
@@ -132,11 +138,10 @@ void EventManagerNode::report_progress() {
   const builder::RunSummary& summary = manager_->summary();
   json::Value report = progress_of(summary);
   report["report"] = "progress";
-  report["state"] = manager_->stopping() ? "stopping" : began_at_ == never ? "waiting" : "running";
+  report["state"] = began_at_ == never ? "waiting" : manager_->stopping() ? "stopping" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
   report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
   report["waiting_for"] = manager_->waiting_for();
-  if (began_at_ == never) report["joined"] = joined_readouts(summary);
   if (record_) report["manifest"] = record_->path();
   context_.report(std::move(report));
 }
@@ -144,10 +149,20 @@ void EventManagerNode::report_progress() {
 void EventManagerNode::on_progress_tick() {
   report_progress();
   if (record_) record_->retry();
+  warn_of_waiting();
   if (++progress_ticks_ % 2 == 0) check_record();
   watch_drain(manager_->summary());
   if (ended_) return;
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
+}
+
+// A user may see no progress line.
+void EventManagerNode::warn_of_waiting() {
+  const Duration waited = context_.loop->now() - started_at_;
+  if (began_at_ != never || manager_->stopping() || waited < warn_after_) return;
+  warn_after_ *= 2;
+  context_.log(LogLevel::warning, fmt::format("the run has not begun after {}: it waits for {}",
+                                              format_duration(waited), manager_->waiting_for()));
 }
 
 void EventManagerNode::check_record() {

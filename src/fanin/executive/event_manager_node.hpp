@@ -34,6 +34,7 @@ private:
   void finish_record();
   void on_progress_tick();
   void report_progress();
+  void warn_of_waiting();
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
 
@@ -45,6 +46,8 @@ private:
   Time record_by_{};
   std::uint64_t progress_ticks_ = 0;
   json::Value result_; // until the record is written
+  Time started_at_{};
+  Duration warn_after_; // that the run waits to begin
   Time began_at_ = never; // all nodes were there
   bool duration_is_over_ = false;
   bool ended_ = false;

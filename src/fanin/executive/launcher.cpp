@@ -30,7 +30,7 @@ std::string control_setting(std::string_view rails) {
 
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_after_second = std::chrono::seconds{3}; // the second signal
-constexpr Duration silence_tick = std::chrono::seconds{1}; // who is watched reports as often
+constexpr Duration silence_tick = std::chrono::seconds{1}; // the event manager reports more often
 constexpr int silence_named_s = 5;
 constexpr Duration silence_longest = std::chrono::minutes{1};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
@@ -129,8 +129,6 @@ Result<> Launcher::start(ProcessState& state) {
   state.ended_nodes = 0;
   state.started_at = loop_.now();
   state.killed = state.ready = false;
-  state.waiting.clear();
-  state.silent_s = 0;
   state.session = new_session();
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
@@ -157,22 +155,15 @@ void Launcher::start_others() {
 }
 
 void Launcher::on_report(ProcessState& state, const json::Value& report) {
-  on_heard(state);
+  if (&state == event_manager()) on_heard();
   view_.on_report(report);
   const std::string kind = report.at("report").text();
-  if (kind == "listening" || kind == "waiting") {
-    if (!silence_tick_.active()) silence_tick_.start(loop_, loop_.now() + silence_tick);
-  }
   if (kind == "listening") {
+    silence_tick_.start(loop_, loop_.now() + silence_tick);
     control_ = control_setting(report.at("url").text());
     if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
-  } else if (kind == "waiting") {
-    state.waiting.emplace(report.at("node").text());
-  } else if (kind == "joined") {
-    state.waiting.erase(std::string{report.at("node").text()});
   } else if (kind == "end") {
     ++state.ended_nodes;
-    state.waiting.erase(std::string{report.at("node").text()});
     if (report.at("refused").boolean()) state.ready = false; // it would be refused again
   } else if (kind == "progress") {
     begun_ |= report.at("state").text() != "waiting";
@@ -240,42 +231,27 @@ void Launcher::on_silent(const std::string& node) {
   }
 }
 
-void Launcher::on_heard(ProcessState& state) {
-  if (std::exchange(state.silent_s, 0) < silence_named_s) return;
-  const std::string& name =
-      &state == event_manager() ? configuration_.event_manager().name : process(state).name;
-  options_.log(LogLevel::info, fmt::format("{} reports again", name));
+void Launcher::on_heard() {
+  if (std::exchange(silent_s_, 0) < silence_named_s) return;
+  options_.log(LogLevel::info,
+               fmt::format("{} reports again", configuration_.event_manager().name));
 }
 
-// Every second. A node that has joined is watched by the event manager.
+// Every second. An event manager that is frozen would hold the run for ever: nobody else decides,
+// and its connections stay. It watches the other nodes.
 void Launcher::watch_silence() {
-  if (over_) return;
+  ProcessState* const watched = event_manager();
+  if (over_ || watched == nullptr || watched->child == nullptr || !watched->child->alive()) return;
   silence_tick_.start(loop_, loop_.now() + silence_tick);
-  for (auto& state : states_) {
-    if (state->child == nullptr || !state->child->alive()) continue;
-    if (state.get() == event_manager()) {
-      watch_event_manager(*state);
-    } else if (!state->waiting.empty()) {
-      watch_waiting(*state);
-    }
-  }
-}
-
-void Launcher::report_silence(const std::string& node, int seconds) {
+  if (++silent_s_ < silence_named_s) return;
+  const std::string& name = configuration_.event_manager().name;
   const json::Value report =
-      json::Object{{"report", "frozen"}, {"node", node}, {"seconds", seconds}};
+      json::Object{{"report", "frozen"}, {"node", name}, {"seconds", silent_s_}};
   view_.on_report(report);
   options_.on_report(report);
-}
-
-// Frozen, it would hold the run for ever: nobody else decides, and its connections stay.
-void Launcher::watch_event_manager(ProcessState& state) {
-  if (++state.silent_s < silence_named_s) return;
-  const std::string& name = configuration_.event_manager().name;
-  report_silence(name, state.silent_s);
   const Duration longest = std::max(silence_longest, configuration_.network.give_up_after);
-  const Duration silent = state.silent_s * silence_tick;
-  if (state.silent_s == silence_named_s) {
+  const Duration silent = silent_s_ * silence_tick;
+  if (silent_s_ == silence_named_s) {
     options_.log(LogLevel::warning,
                  fmt::format("{} has reported nothing for {}: it is frozen, or its host is "
                              "overloaded; the run waits for it, and the launcher kills it after {}",
@@ -283,25 +259,7 @@ void Launcher::watch_event_manager(ProcessState& state) {
   } else if (silent >= longest) {
     options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: killing it", name,
                                               format_duration(silent)));
-    state.child->kill();
-  }
-}
-
-// Frozen, it would still be connected to by its senders, which then wait.
-void Launcher::watch_waiting(ProcessState& state) {
-  if (++state.silent_s < silence_named_s) return;
-  for (const std::string& node : state.waiting) report_silence(node, state.silent_s);
-  const Duration silent = state.silent_s * silence_tick;
-  const std::string said =
-      fmt::format("{} has reported nothing for {}", process(state).name, format_duration(silent));
-  if (reads_only_merged(state)) {
-    if (silent < configuration_.system.dead_after || state.killed) return;
-    options_.log(LogLevel::warning, said + ": killing it");
-    state.killed = true;
-    state.child->kill();
-  } else if (state.silent_s == silence_named_s) {
-    options_.log(LogLevel::warning, said + ": it is frozen, or its host is overloaded; its senders "
-                                           "wait for it");
+    watched->child->kill();
   }
 }
 

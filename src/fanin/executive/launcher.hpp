@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -61,8 +60,6 @@ private:
     std::size_t process = 0;
     std::unique_ptr<Child> child;
     std::size_t ended_nodes = 0; // that have given their last report
-    std::set<std::string> waiting; // nodes whose senders may connect, and that have not joined
-    int silent_s = 0; // in ticks: a time in which this process stood counts once
     std::uint64_t session = 0; // of its process
     std::unique_ptr<net::Timer> restart;
     Duration restart_after{};
@@ -78,11 +75,8 @@ private:
   void on_report(ProcessState& state, const json::Value& report);
   void on_unable(ProcessState& state, const std::string& node);
   void on_silent(const std::string& node);
-  void on_heard(ProcessState& state);
+  void on_heard();
   void watch_silence();
-  void watch_event_manager(ProcessState& state);
-  void watch_waiting(ProcessState& state);
-  void report_silence(const std::string& node, int seconds);
   void on_exit(ProcessState& state, const ChildExit& exit);
   void on_death(ProcessState& state, const ChildExit& exit);
   void restart_later(ProcessState& state);
@@ -112,7 +106,8 @@ private:
   LauncherOptions options_;
   std::vector<std::unique_ptr<ProcessState>> states_;
   net::Timer patience_; // until the rest is killed
-  net::Timer silence_tick_;
+  net::Timer silence_tick_; // of the event manager
+  int silent_s_ = 0; // in ticks: a time in which this process stood counts once
   std::string control_; // of the event manager: the setting that says where it really listens;
                         // empty: not known
   int signals_seen_ = 0;

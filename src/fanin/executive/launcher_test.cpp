@@ -330,51 +330,6 @@ TEST_F(LauncherTest, a_silent_readout_unit_of_a_slice_is_killed_and_starts_again
   EXPECT_EQ(starts_of("ru0"), 2U);
 }
 
-// No event manager knows of it yet.
-TEST_F(LauncherTest, a_frozen_readout_unit_of_a_slice_that_waits_for_senders_is_killed) {
-  make({"readout.0.source.0.type=receive", "slice.number=0", "slice.of=1", "slice.block=1024",
-        "readout.0.source.0.merged=[5, 6]", "network.dead_after=8s"});
-  ASSERT_TRUE(launcher_->start());
-  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
-  report("ru0", "waiting");
-  const auto pass_while_the_event_manager_reports = [this](int count) {
-    for (int i = 0; i < count; ++i) {
-      report("evm", "progress", "state", "waiting");
-      pass(seconds{1});
-    }
-  };
-  pass_while_the_event_manager_reports(7);
-  report("ru0", "waiting");
-  pass_while_the_event_manager_reports(7);
-  EXPECT_THAT(requests_of("ru0"), IsEmpty());
-  pass_while_the_event_manager_reports(1);
-  EXPECT_THAT(requests_of("ru0"), ElementsAre("kill"));
-  EXPECT_THAT(log_.back(), HasSubstr("ru0 has reported nothing for 8 s: killing it"));
-  kill("ru0");
-  pass(milliseconds{200});
-  EXPECT_EQ(starts_of("ru0"), 2U);
-  pass_while_the_event_manager_reports(60); // it may take long to start
-  report("ru0", "waiting");
-  report("ru0", "joined");
-  pass_while_the_event_manager_reports(60); // now the event manager watches it
-  EXPECT_THAT(requests_of("ru0"), IsEmpty());
-}
-
-TEST_F(LauncherTest, a_frozen_readout_unit_whose_senders_cannot_send_again_is_named) {
-  make({"readout.0.source.0.type=receive", "readout.0.source.0.wait_for_sender=true"});
-  ASSERT_TRUE(launcher_->start());
-  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
-  report("ru0", "waiting");
-  for (int i = 0; i < 60; ++i) {
-    report("evm", "progress", "state", "waiting");
-    pass(seconds{1});
-  }
-  EXPECT_THAT(log_, ElementsAre(HasSubstr("ru0 has reported nothing for 5 s: it is frozen")));
-  EXPECT_THAT(requests_of("ru0"), IsEmpty());
-  report("ru0", "waiting");
-  EXPECT_THAT(log_.back(), HasSubstr("ru0 reports again"));
-}
-
 TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
   make({"filter.type=selection"});
   ASSERT_TRUE(launcher_->start());

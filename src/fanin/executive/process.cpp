@@ -134,7 +134,7 @@ Result<> Process::make_nodes() {
     context.loop = &loop_;
     context.unix_ns_at_zero = unix_ns() - loop_.now().time_since_epoch().count();
     context.session = options_.session;
-    context.run_id = new_session() >> 11; // 53 bits: any reader of JSON keeps them
+    context.run_id = configuration_.run.id.value_or(new_run_id());
     context.transports = &transport_set_;
     context.streams = &streams_;
     context.observer = options_.observer;
@@ -289,6 +289,8 @@ std::uint64_t new_session() {
   FANIN_ASSERT(drawn == sizeof session);
   return session;
 }
+
+std::uint64_t new_run_id() { return new_session() >> 11; }
 
 void Process::log(std::size_t node, LogLevel level, std::string_view text) {
   report(node, json::Object{{"report", "log"}, {"level", name(level)}, {"text", text}});

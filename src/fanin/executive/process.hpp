@@ -95,5 +95,7 @@ private:
 
 // A number that no other process has had.
 [[nodiscard]] std::uint64_t new_session();
+// Likewise, of a run: 53 bits, so that any reader of JSON keeps them. Not 0.
+[[nodiscard]] FANIN_INTERNAL_API std::uint64_t new_run_id();
 
 } // namespace fanin::executive

@@ -14,22 +14,13 @@
 #include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive {
-namespace {
-
-constexpr Duration waiting_interval = std::chrono::seconds{1};
-
-} // namespace
-
 ReadoutNode::ReadoutNode(NodeContext context)
     : Node(std::move(context)),
-      readout_(context_.index - context_.configuration->readout_node(0)),
-      waiting_([this] { report_waiting(); }) {}
+      readout_(context_.index - context_.configuration->readout_node(0)) {}
 
 Result<> ReadoutNode::make() {
   const auto [first, last] = context_.configuration->sources_of(readout_);
   const std::span sources = std::span(context_.configuration->sources).subspan(first, last - first);
-  if (std::ranges::any_of(sources, [](const auto& one) { return one.settings.type == "receive"; }))
-    report_waiting();
   for (std::size_t i = 0; i < sources.size(); ++i) {
     auto input = FANIN_TRY(make_input(sources[i], *context_.pools->sources[i]));
     sources_.emplace_back(sources[i].settings.name, input.source.get());
@@ -63,11 +54,6 @@ Result<> ReadoutNode::start() {
   return {};
 }
 
-void ReadoutNode::report_waiting() {
-  context_.report(json::Object{{"report", "waiting"}});
-  waiting_.start(*context_.loop, context_.loop->now() + waiting_interval);
-}
-
 void ReadoutNode::stop() {
   stopping_ = true;
   if (!context_.by_hand || ended_ || unit_->fragments_read() != 0) return;
@@ -79,10 +65,6 @@ void ReadoutNode::turn() {
   if (ended_) return;
   if (const RunNumber run = unit_->run(); run != 0 && run != run_) {
     run_ = run;
-    if (waiting_.active()) {
-      waiting_.cancel();
-      context_.report(json::Object{{"report", "joined"}});
-    }
     tell_user(fmt::format("joined run {}", run));
   }
   if (!stopping_ || unit_->connected()) return;
@@ -125,7 +107,6 @@ void ReadoutNode::withdraw() {
 }
 
 void ReadoutNode::release() {
-  waiting_.cancel();
   sources_.clear();
   inputs_.clear();
   unit_.reset();

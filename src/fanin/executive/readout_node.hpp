@@ -9,7 +9,6 @@
 
 #include "fanin/builder/readout/readout_unit.hpp"
 #include "fanin/executive/node.hpp"
-#include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
 
@@ -37,7 +36,6 @@ private:
                                                          memory::PagePool& pool);
   void leave(const std::string& why);
   void release();
-  void report_waiting();
 
   std::size_t readout_;
   std::vector<builder::ReadoutInput> inputs_; // until start()
@@ -46,7 +44,6 @@ private:
       sources_; // of inputs_ or unit_, with names
   std::uint64_t bytes_sent_ = 0; // known at the end
   RunNumber run_ = 0; // joined last; 0: none yet
-  net::Timer waiting_; // with sources that listen: says so from before they do until it has joined
   bool stopping_ = false;
   bool left_early_ = false; // nothing of the run was lost with it
   bool ended_ = false;

@@ -200,14 +200,6 @@ json::Value progress_of(const builder::RunSummary& summary) {
                       {"builders", builders}};
 }
 
-json::Value joined_readouts(const builder::RunSummary& summary) {
-  json::Value names{json::List{}};
-  for (const auto& node : summary.nodes) {
-    if (node.alive && node.role == "readout") names.append(node.name);
-  }
-  return names;
-}
-
 void add_resources(json::Value& report) {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0) return;

@@ -3,19 +3,15 @@
 //   report     other members                           sent by
 //   listening  node, url (its rails, a line each)      the event manager, once it can be reached
 //   log        node, level, text                       every node
-//   progress   node, time_s, state, events{}, ...      the event manager, during the run; before it
-//                                                      begins with joined: its readout units
-//   result     node, the keys of `fanin run --json`    the event manager, at the end
+//   progress   node, time_s, state, events{}, ...      the event manager; state: waiting (for its
+//                                                      begin), running or stopping
+//   result     node, the keys of `fanin run --json`    the event manager, at the end; waited_for,
+//                                                      if the run never began
 //   gone       node, file, what                        who wrote a file that was removed
 //   silent     node, silent                            the event manager, or a builder unit: this
 //                                                      node was given up
-//   frozen     node, seconds                           the launcher: the event manager is silent,
-//                                                      or a readout unit that waits for senders
-//   senders    node, urls[]                            a readout unit: it waits there for senders
-//                                                      of its sources, and then joins the run
-//   waiting    node                                    a readout unit: it has sources that listen,
-//                                                      and has not joined; every second
-//   joined     node                                    then it has
+//   frozen     node, seconds                           the launcher: the event manager is silent
+//   senders    node, urls[]                            a readout unit: its sources listen there
 //   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
 //              refused, too_late, its counters         could not; joined: it was in the run then;
@@ -51,8 +47,6 @@ namespace fanin::executive {
 [[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);
 // Sources whose fragments are in doubt, or of which nothing was built; empty: there are none.
 [[nodiscard]] std::string bad_sources(const builder::RunSummary& summary);
-// The names of the readout units that are here.
-[[nodiscard]] json::Value joined_readouts(const builder::RunSummary& summary);
 
 // Adds what this process has used so far: peak_rss_bytes, cpu_s.
 void add_resources(json::Value& report);

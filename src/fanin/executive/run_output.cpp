@@ -49,6 +49,7 @@ public:
     storage::ForwardSinkOptions options = options_;
     options.builder = owner.builder;
     options.run = owner.run;
+    options.run_id = owner.run_id;
     options.first = owner.incarnation == 1;
     options.log = owner.log;
     std::uint64_t& current = current_[owner.builder];
@@ -72,7 +73,7 @@ public:
   MadeRecord make_record(std::uint64_t run_id, const Clock& clock,
                          const LogFunction& log) override {
     if (folder().empty()) return nullptr;
-    if (!configuration_.run.number_is_reserved) {
+    if (!configuration_.run.id) {
       const storage::RunNumbers numbers({folder()}, log);
       system_.run = FANIN_TRY(numbers.reserve(configuration_.run.number));
     }

@@ -43,17 +43,11 @@ void RunView::on_report(const json::Value& report) {
     earlier_ = std::move(progress_);
     progress_ = report;
     frozen_s_ = 0;
-    begun_ = begun_ || report.at("state").text() == "running";
+    begun_ = begun_ || report.at("state").text() != "waiting";
   } else if (kind == "result") {
     result_ = report;
   } else if (kind == "frozen") {
-    const std::string node = report.at("node").text();
-    (node == configuration_.event_manager().name ? frozen_s_ : silent_readouts_[node]) =
-        report.at("seconds").natural();
-  } else if (kind == "senders") {
-    wait_for_senders_.insert(report.at("node").text());
-  } else if (kind == "waiting" || kind == "joined") {
-    silent_readouts_.erase(std::string{report.at("node").text()});
+    frozen_s_ = report.at("seconds").natural();
   } else if (kind == "gone") {
     gone_files_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
@@ -76,8 +70,6 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   for (const std::size_t index : of_node->nodes) {
     const std::string& node = configuration_.nodes[index].name;
     if (ended_.erase(node) == 0) ++died_[node];
-    silent_readouts_.erase(node);
-    wait_for_senders_.erase(node);
   }
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
@@ -88,25 +80,8 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
 }
 
 bool RunView::only_senders_missing() const {
-  // Whose senders have come is among both.
-  std::set<std::string> readouts = wait_for_senders_;
-  for (const auto& node : progress_.at("joined").list()) readouts.insert(node.text());
-  return begun_ || (readouts.size() >= configuration_.readouts() &&
+  return begun_ || (progress_.at("readouts").natural() == configuration_.readouts() &&
                     progress_.at("builders").natural() == configuration_.builders());
-}
-
-// Readout units that wait for senders, and have not joined yet.
-std::vector<std::string> RunView::without_senders() const {
-  std::set<std::string> names = wait_for_senders_;
-  for (const auto& node : progress_.at("joined").list()) names.erase(std::string{node.text()});
-  std::vector<std::string> result;
-  for (const std::string& name : names) {
-    const auto silent = silent_readouts_.find(name);
-    result.push_back(silent == silent_readouts_.end()
-                         ? name
-                         : fmt::format("{} (silent for {} s)", name, silent->second));
-  }
-  return result;
 }
 
 std::string RunView::progress_line() const {
@@ -117,8 +92,6 @@ std::string RunView::progress_line() const {
     if (frozen_s_ > 0)
       return fmt::format("waiting for {}, silent for {} s", configuration_.event_manager().name,
                          frozen_s_);
-    if (const auto names = without_senders(); only_senders_missing() && !names.empty())
-      return fmt::format("waiting for the senders of {}", fmt::join(names, ", "));
     return fmt::format("waiting{}{}", waiting_for.empty() ? "" : " for ", waiting_for);
   }
   const auto rate = [this](std::string_view key) {
@@ -159,7 +132,7 @@ json::Value RunView::result() const {
   json::Value result = has_result() ? result_ : sum_of_nodes();
   json::Value clean{json::Object{}};
   for (const auto& [key, value] : result.object()) {
-    if (key != "report" && key != "node") clean[key] = value;
+    if (key != "report" && key != "node" && key != "waited_for") clean[key] = value;
   }
   add_resources(clean);
   add_source_counters(clean);
@@ -222,6 +195,8 @@ void RunView::add_failures(json::Value& result) const {
                   fmt::format("source {} of {} could not continue: {}", source, node, why.text()));
     }
   }
+  if (const std::string wanted = result_.at("waited_for").text(); !wanted.empty())
+    add_failure(result, "the run never began: it waited for " + wanted);
 }
 
 // What was written there is lost, or somebody else has it now.

@@ -37,7 +37,6 @@ public:
   [[nodiscard]] FANIN_INTERNAL_API json::Value nodes_result() const;
 
 private:
-  [[nodiscard]] std::vector<std::string> without_senders() const;
   void add_resources(json::Value& result) const;
   void add_source_counters(json::Value& result) const;
   void add_failures(json::Value& result) const;
@@ -56,7 +55,6 @@ private:
   std::map<std::string, json::Value> ends_;
   std::set<std::string> ended_; // nodes that have said how they end, in processes that live
   std::map<std::string, std::uint64_t> died_; // nodes: how often one died without saying it
-  std::set<std::string> wait_for_senders_; // readout units that do, or did since they started
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.
   std::map<std::string, std::uint64_t> could_not_join_;
@@ -65,7 +63,6 @@ private:
   std::map<std::string, std::string>
       gone_files_; // files that are not at their names, and what they are
   std::uint64_t frozen_s_ = 0; // so long the event manager has reported nothing
-  std::map<std::string, std::uint64_t> silent_readouts_; // and these, which wait for senders
   bool begun_ = false; // all nodes were there once
 };
 

@@ -232,35 +232,44 @@ TEST(SummaryText, names_the_counters_of_a_source) {
   EXPECT_THAT(summary_text(result), HasSubstr(" source 0x1: connections 1, not_allowed 2\n"));
 }
 
-TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
+TEST_F(RunViewTest, where_all_nodes_are_there_only_senders_are_missing) {
   const auto configuration =
       config::parse("[[readout]]\ncount = 2\nsource = [{ id = 1, type = \"emulator\" }]\n"
                     "[[builder]]\ncount = 2\n",
                     "test.toml")
           .value();
   RunView view(configuration, plans_);
-  const auto waiting = [&view](const json::List& joined, int builders) {
-    view.on_report(json::Object{
-        {"report", "progress"}, {"state", "waiting"}, {"joined", joined}, {"builders", builders}});
+  const auto waiting = [&view](int readouts, int builders) {
+    view.on_report(json::Object{{"report", "progress"},
+                                {"state", "waiting"},
+                                {"readouts", readouts},
+                                {"builders", builders},
+                                {"waiting_for", "source 0x1 to have a sender"}});
     return view.only_senders_missing();
   };
-  EXPECT_FALSE(waiting({"ru0"}, 2));
-  EXPECT_TRUE(waiting({"ru0", "ru1"}, 2));
-  view.on_report(json::Object{{"report", "senders"}, {"node", "ru0"}});
-  EXPECT_TRUE(waiting({"ru1"}, 2));
-  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0");
-  EXPECT_FALSE(waiting({"ru1"}, 1));
-  EXPECT_EQ(view.progress_line(), "waiting");
-  EXPECT_FALSE(waiting({"ru0"}, 2)) << "its senders have come; ru1 still starts";
-  view.on_report(json::Object{{"report", "senders"}, {"node", "ru1"}});
-  EXPECT_TRUE(waiting({}, 2));
-  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1");
-  view.on_report(json::Object{{"report", "frozen"}, {"node", "ru1"}, {"seconds", 7}});
-  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1 (silent for 7 s)");
-  view.on_report(json::Object{{"report", "waiting"}, {"node", "ru1"}});
-  EXPECT_EQ(view.progress_line(), "waiting for the senders of ru0, ru1");
+  EXPECT_FALSE(waiting(1, 2));
+  EXPECT_FALSE(waiting(2, 1));
+  EXPECT_TRUE(waiting(2, 2));
+  EXPECT_EQ(view.progress_line(), "waiting for source 0x1 to have a sender");
   view.on_report(json::Object{{"report", "progress"}, {"state", "running"}});
-  EXPECT_TRUE(waiting({}, 0)) << "who is away then comes back";
+  EXPECT_TRUE(waiting(0, 0)) << "who is away then comes back";
+}
+
+TEST_F(RunViewTest, a_run_that_never_began_says_for_what_it_waited) {
+  progress("waiting");
+  const json::Value report = json::Object{{"report", "result"},
+                                          {"ok", true},
+                                          {"error", ""},
+                                          {"balanced", true},
+                                          {"waited_for", "source 0x1 to have a sender"}};
+  view_.on_report(report);
+  const json::Value result = view_.result();
+  EXPECT_FALSE(succeeded(result));
+  EXPECT_EQ(result.at("error").text(),
+            "the run never began: it waited for source 0x1 to have a sender");
+  EXPECT_EQ(result.find("waited_for"), nullptr);
+  failed("bu1"); // why it could not begin
+  EXPECT_EQ(view_.result().at("error").text(), "bu1: it broke");
 }
 
 TEST(RunResult, says_why_it_is_not_ok) {

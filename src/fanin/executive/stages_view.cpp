@@ -29,6 +29,18 @@ std::string undelivered_text(const json::Value& result) {
                 "already\n";
 }
 
+// Which stage lost events: they were announced there, and not built.
+std::string lost_text(const json::Value& result) {
+  std::string text;
+  for (const auto& [name, one] : result.at("configurations").object()) {
+    const std::uint64_t events = one.at("events").at("lost").natural();
+    if (events == 0) continue;
+    text += fmt::format("{}{} in {} '{}'", text.empty() ? "           lost: " : ", ", events,
+                        one.at("stage").natural() == 1 ? "group" : "slice", printable(name));
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 } // namespace
 
 StagesView::StagesView(std::span<const config::Configuration> configurations) {
@@ -159,7 +171,9 @@ json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
   bool ledgers = true; // each slice has one; else nobody knows what is lost
-  std::uint64_t undelivered = 0; // by the group with the most: the slices lack these events
+  // By the group with the most: the slices lack these events.
+  std::uint64_t undelivered = 0;
+  std::uint64_t lost_in_groups = 0;
   json::Value files{json::List{}};
   std::string error;
   std::uint64_t run = 0;
@@ -175,6 +189,7 @@ json::Value StagesView::result() const {
     for (const auto& file : one.at("files").list()) files.append(file);
     if (entry.configuration->forwards()) {
       undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
+      lost_in_groups = std::max(lost_in_groups, one.at("events").at("lost").natural());
     } else {
       ledgers = ledgers && one.at("ledger").boolean(true);
       for (const auto& [kind, count] : one.at("events").object())
@@ -183,6 +198,7 @@ json::Value StagesView::result() const {
     configurations[entry.name] = std::move(one);
   }
   events["undelivered"] = undelivered;
+  events["lost"] = events.at("lost").natural() + lost_in_groups;
   if (!ledgers) events = json::Object{{"built", events.at("built")}};
   return json::Object{{"run", run},
                       {"duration_s", duration},
@@ -238,7 +254,7 @@ std::string stages_text(const json::Value& result) {
     text += fmt::format(", {} incomplete, {} lost", events.at("incomplete").natural(),
                         events.at("lost").natural());
   }
-  return text + "\n" + undelivered_text(result);
+  return text + "\n" + lost_text(result) + undelivered_text(result);
 }
 
 } // namespace fanin::executive

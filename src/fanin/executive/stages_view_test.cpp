@@ -34,12 +34,12 @@ protected:
                                         {"line", "waiting for bu0"},
                                         {"ready", ready}});
   }
-  void result(std::size_t index, int built, bool ok = true, int undelivered = 0) {
+  void result(std::size_t index, int built, bool ok = true, int undelivered = 0, int lost = 1) {
     json::Value report = json::Object{
         {"report", "result"},
         {"run", 5},
         {"duration_s", 2.5},
-        {"events", json::Object{{"built", built}, {"undelivered", undelivered}, {"lost", 1}}},
+        {"events", json::Object{{"built", built}, {"undelivered", undelivered}, {"lost", lost}}},
         {"fragments", json::Object{}},
         {"balanced", ok},
         {"ok", ok},
@@ -136,9 +136,9 @@ TEST_F(StagesViewTest, the_line_names_a_slice_that_has_not_begun) {
   progress(group, 1, 100);
   view_.on_report(slice1, json::Object{{"report", "progress"},
                                        {"state", "waiting"},
-                                       {"line", "waiting for the senders of ru1"},
+                                       {"line", "waiting for source 0x1"},
                                        {"ready", true}});
-  EXPECT_THAT(view_.progress_line(), EndsWith("  b/slice.toml waiting for the senders of ru1"));
+  EXPECT_THAT(view_.progress_line(), EndsWith("  b/slice.toml waiting for source 0x1"));
 }
 
 TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
@@ -150,7 +150,7 @@ TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slic
   EXPECT_TRUE(all.at("ok").boolean());
   EXPECT_TRUE(all.at("balanced").boolean());
   EXPECT_EQ(all.at("events").at("built").natural(), 30U);
-  EXPECT_EQ(all.at("events").at("lost").natural(), 2U);
+  EXPECT_EQ(all.at("events").at("lost").natural(), 3U);
   EXPECT_EQ(all.at("files").list().size(), 3U);
   const json::Value& one = all.at("configurations").at("group");
   EXPECT_EQ(one.at("stage").natural(), 1U);
@@ -172,6 +172,29 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
   EXPECT_THAT(stages_text(all),
               EndsWith("           7 events of group 'group' did not reach their slice: it was "
                        "not connected for too long, or had built them already\n"));
+}
+
+TEST_F(StagesViewTest, events_that_were_lost_count_in_whichever_stage_that_was) {
+  result(group, 300, false, 0, 7);
+  result(slice0, 100, true, 0, 0);
+  result(slice1, 200, true, 0, 2);
+  const json::Value all = view_.result();
+  EXPECT_EQ(all.at("events").at("lost").natural(), 9U);
+  EXPECT_THAT(stages_text(all), HasSubstr("0 incomplete, 9 lost\n           lost: 2 in slice "
+                                          "'b/slice.toml', 7 in group 'group'\n"));
+}
+
+TEST(StagesOfTwoGroups, an_event_that_both_groups_have_lost_counts_once) {
+  const std::vector<config::Configuration> groups{configuration_of("group0.toml", true),
+                                                  configuration_of("group1.toml", true)};
+  StagesView view{groups};
+  for (const std::size_t index : {0U, 1U}) {
+    view.on_report(
+        index, json::Object{{"report", "result"}, {"events", json::Object{{"lost", 5 + index}}}});
+  }
+  EXPECT_EQ(view.result().at("events").at("lost").natural(), 6U);
+  EXPECT_THAT(stages_text(view.result()),
+              HasSubstr("lost: 5 in group 'group0', 6 in group 'group1'\n"));
 }
 
 TEST_F(StagesViewTest, what_was_dropped_in_any_configuration_is_said) {

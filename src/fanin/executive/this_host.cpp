@@ -204,7 +204,7 @@ Result<> check_output(const config::Configuration& configuration) {
 
 Result<> check_run_number(const config::Configuration& configuration) {
   const config::Run& run = configuration.run;
-  if (run.number_is_reserved) return {};
+  if (run.id) return {};
   const auto next = storage::RunNumbers({run.output}).next(run.number);
   if (next) return {};
   const bool taken = next.error().kind == ErrorKind::usage;

@@ -103,6 +103,10 @@ bool WatchedSource::ready(Time now) {
   return call_or([this, now] { return inner_->ready(now); }, true);
 }
 
+void WatchedSource::joined(const RunIdentity& run) {
+  (void)call_or([&] { return inner_->joined(run), true; }, true);
+}
+
 void WatchedSource::announced(EventNumber end) {
   (void)call_or([this, end] { return inner_->announced(end), true; }, true);
 }

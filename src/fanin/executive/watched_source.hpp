@@ -22,6 +22,7 @@ public:
   [[nodiscard]] Result<> prepare() override;
   void set_wake(std::function<void()> wake) override;
   [[nodiscard]] bool ready(Time now) override;
+  void joined(const RunIdentity& run) override;
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] source::ReadResult read(source::FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;

@@ -37,7 +37,7 @@ void EventNumbers::start() {
   judge_.restart();
   dropped_before_ = early_ = {};
   dropped_there_ = 0;
-  back_in_a_row_ = 0;
+  went_back_ = 0;
   jumped_over_ = {};
   recent_.forget();
   set_doubt(false);
@@ -88,7 +88,7 @@ void EventNumbers::begin_at(EventNumber first) {
 // no slot yet are not for the fast path.
 void EventNumbers::find_fast_end() {
   const bool slow =
-      held_ || !numbering_.plain() || judge_.waits_for_first() || back_in_a_row_ != 0 || in_doubt();
+      held_ || !numbering_.plain() || judge_.waits_for_first() || went_back_ != 0 || in_doubt();
   fast_.end = slow ? 0 : std::min(limit_, table_.room_end());
 }
 
@@ -155,7 +155,7 @@ EventNumbers::Decision EventNumbers::drop_passed(EventNumber event, std::uint32_
     goes_on_at(event);
     return drop(event, wire::DropReason::late);
   }
-  if (event + 1 == accepted_end_ && back_in_a_row_ == 0) {
+  if (event + 1 == accepted_end_ && went_back_ == 0) {
     return drop(event, wire::DropReason::number_repeat);
   }
   const wire::FragmentEntry before = accepted_at(event);
@@ -169,22 +169,30 @@ wire::FragmentEntry EventNumbers::accepted_at(EventNumber event) const {
 }
 
 void EventNumbers::compare(EventNumber event, wire::FragmentEntry entry) {
-  const wire::FragmentEntry before = accepted_at(event);
-  if (before.absent() || before.size() != entry.size() || before.crc32c != entry.crc32c) {
+  if (is_other(accepted_at(event), entry)) {
     drop_back(event);
-    return;
+  } else {
+    drop(event, wire::DropReason::number_repeat);
   }
-  back_in_a_row_ = 0;
-  find_fast_end();
-  drop(event, wire::DropReason::number_repeat);
+}
+
+bool EventNumbers::is_other(wire::FragmentEntry before, wire::FragmentEntry entry) const {
+  return before.size() != entry.size() || (options_.checksum && before.crc32c != entry.crc32c);
+}
+
+bool EventNumbers::contradicts(std::uint64_t counter, wire::FragmentEntry entry) const {
+  const EventNumber event = number_of(counter);
+  if (!table_.begun() || event >= table_.next()) return false;
+  const wire::FragmentEntry before = accepted_at(event);
+  return !before.absent() && is_other(before, entry);
 }
 
 // A wrong number may be below; few of them follow each other. More: the source counts again, and
 // numbers that were not accepted yet say nothing about the event that its fragments belong to. But
 // below a jump they may be right, if the jump was wrong.
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
-  if (back_in_a_row_ == 0) first_back_ = event;
-  if (!jumped_over_.contains(event) && ++back_in_a_row_ == enough_in_a_row) set_doubt(true);
+  if (went_back_ == 0) first_back_ = event;
+  if (!jumped_over_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
   find_fast_end();
   return drop(event, wire::DropReason::number_back);
 }
@@ -192,9 +200,8 @@ EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
 // Its number is above all that were accepted. After fewer that were below it counts again, too, if
 // it goes on from the last of them.
 void EventNumbers::goes_on_at(EventNumber event) {
-  if (back_in_a_row_ != 0 && event == last_dropped(wire::DropReason::number_back) + 1)
-    set_doubt(true);
-  back_in_a_row_ = 0;
+  if (went_back_ != 0 && event == last_dropped(wire::DropReason::number_back) + 1) set_doubt(true);
+  went_back_ = 0;
 }
 
 void EventNumbers::set_doubt(bool doubt) {

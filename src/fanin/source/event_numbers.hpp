@@ -82,6 +82,8 @@ public:
   // Drops a fragment whose number is below one that was accepted: one that has come once more, or
   // another one.
   void compare(EventNumber event, wire::FragmentEntry entry);
+  // Another fragment is known that had this value of the source's counter.
+  [[nodiscard]] bool contradicts(std::uint64_t counter, wire::FragmentEntry entry) const;
   // The fragments below `event` will be released.
   void remember_until(EventNumber event);
   // Its fragment is late: it was given up, and the numbers cannot fall.
@@ -229,6 +231,7 @@ private:
 
   Decision drop_passed(EventNumber event, std::uint32_t size);
   [[nodiscard]] wire::FragmentEntry accepted_at(EventNumber event) const;
+  [[nodiscard]] bool is_other(wire::FragmentEntry before, wire::FragmentEntry entry) const;
   Decision drop_back(EventNumber event);
   Decision drop_outside(EventNumber event, std::uint64_t counter);
   void goes_on_at(EventNumber event);
@@ -288,7 +291,7 @@ private:
   EventNumber first_back_ = 0;
   EventNumber last_refused_ = 0;
   EventRange jumped_over_; // by its last jump
-  std::uint64_t back_in_a_row_ = 0; // fragments dropped for being below, none of which was a repeat
+  std::uint64_t went_back_ = 0; // fragments below the last accepted one since then; not repeats
   RecentFragments recent_; // of those released
 };
 

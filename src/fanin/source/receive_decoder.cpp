@@ -69,6 +69,12 @@ bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
   return header_.event < first_ || header_.event < std::min(resent_end_, reached_end(queue));
 }
 
+// Without a checksum nothing is known of the data.
+bool ReceiveDecoder::contradicts(const FragmentQueue& queue) const {
+  return (header_.flags & receive_has_crc) != 0 &&
+         queue.numbers().contradicts(header_.event, {header_.size, header_.crc32c});
+}
+
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
     left_out_ = header_.event < left_out_end_;
@@ -76,7 +82,7 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
     finish_message();
     return State::hungry;
   }
-  left_out_ = repeats(queue);
+  left_out_ = repeats(queue) && !contradicts(queue);
   const WriteOutcome outcome =
       left_out_ ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;

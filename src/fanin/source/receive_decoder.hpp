@@ -107,6 +107,7 @@ private:
   [[nodiscard]] State begin(FragmentQueue& queue);
   void check_header();
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
+  [[nodiscard]] bool contradicts(const FragmentQueue& queue) const;
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
   // The fragment is damaged. True: its sender has to send it again, and the connection ends.
   [[nodiscard]] bool ask_for_it();

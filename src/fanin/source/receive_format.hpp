@@ -18,7 +18,11 @@ static_assert(std::endian::native == std::endian::little, "these structures are 
 inline constexpr std::uint16_t receive_version = 1;
 
 /// Two bits differ: a damaged one does not make a plain sender of a reliable one.
-enum class ReceiveForm : std::uint16_t { plain = 0, reliable = 3 };
+enum class ReceiveForm : std::uint16_t {
+  plain = 0,
+  reliable = 3,
+  group = 5 ///< reliable, and its preface names its run
+};
 
 /// The preface of a plain sender, and the first bytes of that of a reliable one.
 struct ReceivePreface {
@@ -39,6 +43,17 @@ struct ReliablePreface {
 };
 static_assert(sizeof(ReliablePreface) == 24);
 static_assert(offsetof(ReliablePreface, sender) == 16);
+
+/// The preface of a builder unit of the first of two stages.
+struct GroupPreface {
+  ReliablePreface reliable{.common = {.form = ReceiveForm::group}};
+  std::uint64_t run_id = 0; ///< random; equal for all builder units of the run
+  std::uint32_t run = 0; ///< its number
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(GroupPreface) == 40);
+static_assert(offsetof(GroupPreface, run_id) == 24);
+static_assert(offsetof(GroupPreface, run) == 32);
 
 inline constexpr std::uint16_t receive_mark = 0xf4a6; ///< first bytes of each header: a6 f4
 
@@ -77,7 +92,8 @@ static_assert(std::is_trivially_copyable_v<ReceiveHeader>);
 enum class ReceiveStatus : std::uint8_t {
   send = 0, ///< it is the sender's turn
   no_source = 1, ///< no source at this address has that id
-  ended = 2 ///< the source's data have ended
+  ended = 2, ///< the source's data have ended
+  other_run = 3 ///< the source is in another run than the sender; `end` is its number
 };
 
 /// What a reliable sender is told: the answer to its preface when it is its turn, then

@@ -44,12 +44,8 @@ ReceivePort::ReceivePort(net::Url url, net::Streams& streams,
     : url_(std::move(url)), streams_(streams), watch_(std::move(watch)) {}
 
 Result<> ReceivePort::prepare() {
-  addresses_ = FANIN_TRY(streams_.addresses_to_listen(url_));
-  return {};
-}
-
-Result<> ReceivePort::listen() {
-  if (addresses_.empty()) FANIN_TRY(prepare());
+  if (listener_) return {};
+  if (addresses_.empty()) addresses_ = FANIN_TRY(streams_.addresses_to_listen(url_));
   auto listener = FANIN_TRY(streams_.listen(url_, addresses_));
   FANIN_TRY(watch_->add(*listener));
   listener_ = std::move(listener);
@@ -71,7 +67,7 @@ void ReceivePort::withdraw(Member& member) {
 
 Result<> ReceivePort::add(Member& member) {
   Place& place = place_of(member);
-  if (!listener_) FANIN_TRY(listen());
+  FANIN_TRY(prepare());
   place.state = State::active;
   place.absence_logged = false;
   due_ = Time{}; // its senders may have come
@@ -195,6 +191,7 @@ void ReceivePort::hand_over(UnidentifiedSender& sender, Time now) {
   watch_->remove(*arrival.stream);
   arrival.source = preface.source();
   arrival.sender = preface.sender();
+  arrival.run = preface.run();
   hand_over(std::move(arrival), now);
 }
 

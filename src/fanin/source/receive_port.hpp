@@ -47,6 +47,7 @@ public:
     std::string peer; ///< the address, for messages
     SourceId source = 0;
     std::uint64_t sender = 0; ///< number of a reliable sender; 0: it is a plain one
+    RunIdentity run{}; ///< that a group names; its number is 0 for others
     [[nodiscard]] bool reliable() const { return sender != 0; }
   };
 
@@ -75,10 +76,10 @@ public:
   void expect(Member& member);
   /// It will not call anything any more. Its early senders are told that there is no such source.
   void withdraw(Member& member);
-  /// Looks its name up, and blocks meanwhile. Errors: not_found; disconnected, if asking again may
-  /// help.
+  /// Looks its name up, and blocks meanwhile; listens from then on. Errors: not_found; refused
+  /// (port in use); disconnected, if asking again may help.
   [[nodiscard]] Result<> prepare();
-  /// Senders of this source are accepted. Errors: refused (port in use), and those of prepare().
+  /// Senders of this source are accepted. Errors: those of prepare(), which it calls if nobody has.
   [[nodiscard]] Result<> add(Member& member);
   /// Its data have ended: senders that come for it later are told so. When no other source is
   /// active or expected, the port is closed. Returns how many connections that have not said for
@@ -120,7 +121,6 @@ private:
   };
 
   ReceivePort(net::Url url, net::Streams& streams, std::unique_ptr<net::StreamWatch> watch);
-  [[nodiscard]] Result<> listen();
   [[nodiscard]] Time accept_all(Time now);
   [[nodiscard]] bool accept_one(Time now);
   [[nodiscard]] bool read_preface(UnidentifiedSender& sender, Time now);

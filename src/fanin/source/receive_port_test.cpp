@@ -21,6 +21,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::payload_of;
 using testing::ReceiveBench;
+using testing::send_spill;
 using testing::SenderBytes;
 using testing::SenderSocket;
 
@@ -497,6 +498,83 @@ TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_conn
               Contains(HasSubstr("the run begins when its sender has connected")).Times(1));
   ASSERT_TRUE(bench.source->start(0, Time{}));
   bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
+}
+
+// Its own data may be lost with it: the run would begin without them.
+TEST(ReceivePort, a_source_whose_sender_has_gone_is_not_ready_until_another_one_comes) {
+  ReceiveBench bench(1024, 64, {.wait_for_sender = true}, false);
+  bench.fixture.queue.start(0);
+  const auto becomes = [&](bool ready) {
+    while (bench.source->ready(Time{}) != ready) {
+    }
+  };
+  for (int i = 0; i < 2; ++i) { // reliable ones: what they have sent does not count
+    EXPECT_FALSE(bench.source->ready(Time{}));
+    SenderSocket reliable(*bench.source);
+    SenderBytes bytes(5);
+    reliable.send(
+        bytes.preface(77 + static_cast<std::uint64_t>(i)).fragment(0, bytes_of(10, 0)).bytes());
+    becomes(true);
+    reliable.close();
+    becomes(false);
+  }
+  {
+    const SenderSocket empty(*bench.source);
+    SenderBytes bytes(5);
+    empty.send(bytes.preface().bytes());
+    becomes(true);
+  }
+  becomes(false);
+  send_spill(*bench.source, 0, 3); // it has sent all and gone
+  becomes(true);
+  ASSERT_TRUE(bench.source->start(0, Time{}));
+  bench.read_until([&] { return bench.fixture.queue.numbers().written() == 3; });
+}
+
+// What it answers to a builder unit of that run; it keeps its connection if it is its turn.
+ReceiveReply answer_to(ReceiveBench& bench, const RunIdentity& run, std::uint64_t sender) {
+  const SenderSocket group(*bench.source);
+  SenderBytes bytes(5);
+  group.send(bytes.preface(sender, run).bytes());
+  ReceiveReply reply;
+  bench.read_until([&] { return group.available() >= sizeof(CheckedBytes<ReceiveReply>); });
+  const Bytes received = group.received(sizeof reply);
+  std::memcpy(&reply, received.data(), sizeof reply);
+  return reply;
+}
+
+TEST(ReceivePort, a_group_of_another_run_is_refused_and_its_successor_gets_its_place) {
+  ReceiveBench bench;
+  bench.source->joined({.number = 6, .id = 60});
+  const ReceiveReply forgotten = answer_to(bench, {.number = 5, .id = 50}, 1);
+  EXPECT_EQ(forgotten.status, ReceiveStatus::other_run);
+  EXPECT_EQ(forgotten.end, 6U);
+  EXPECT_EQ(bench.counter("other_run"), 1U);
+  EXPECT_THAT(bench.log, Contains(HasSubstr("run 5; here run 6 is built")));
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 2).status, ReceiveStatus::send);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 3).status, ReceiveStatus::send);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 62}, 4).status, ReceiveStatus::other_run);
+  EXPECT_THAT(bench.log, Contains(HasSubstr("both have the number 6, but its id is 3e, not 3d")));
+}
+
+TEST(ReceivePort, where_one_command_has_started_all_only_its_groups_are_taken) {
+  ReceiveBench bench;
+  bench.source->joined({.number = 6, .id = 60, .shared = true});
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 61}, 1).status, ReceiveStatus::other_run);
+  EXPECT_EQ(answer_to(bench, {.number = 6, .id = 60}, 2).status, ReceiveStatus::send);
+}
+
+TEST(ReceivePort, an_address_in_use_is_found_before_the_run) {
+  ReceiveBench first(16, 64, {}, false);
+  ASSERT_TRUE(first.source->prepare());
+  const std::string taken = first.source->listening_url();
+  EXPECT_NE(taken, "");
+  ReceiveBench second(
+      16, 64, {.port = testing::new_port(taken.c_str()), .listen_from = "run.toml:3: listen"},
+      false);
+  const auto prepared = second.source->prepare();
+  ASSERT_FALSE(prepared);
+  EXPECT_THAT(prepared.error().text, HasSubstr("run.toml:3: listen: " + taken));
 }
 
 TEST(ReceivePort, other_sources_wait_for_no_sender_and_one_that_cannot_listen_does_not_either) {

@@ -30,6 +30,7 @@ constexpr std::array<FaultText, receive_faults> fault_texts{{
     {"not_allowed", "its address is not on the list `allow`"},
     {"damaged", "a checksum differs"},
     {"after_end", "bytes follow its end of the data, and are not read"},
+    {"other_run", "it sends for another run"},
 }};
 
 } // namespace
@@ -51,18 +52,22 @@ void PrefaceReader::received(std::size_t bytes) {
   size_ += bytes;
   if (!complete()) return;
   std::memcpy(&preface_, bytes_.data(), std::min(size_, sizeof preface_));
-  const ReceivePreface& common = preface_.common;
+  const ReceivePreface& common = this->common();
+  const auto size_of = [](ReceiveForm form) {
+    return form == ReceiveForm::group ? sizeof(CheckedBytes<GroupPreface>)
+                                      : sizeof(CheckedBytes<ReliablePreface>);
+  };
   if (common.magic != ReceivePreface{}.magic) {
     fault_ = ReceiveFault::bad_preface;
   } else if (common.version != receive_version) {
     fault_ = ReceiveFault::other_version;
   } else if (common.form == ReceiveForm::plain) {
     return;
-  } else if (common.form != ReceiveForm::reliable) {
+  } else if (common.form != ReceiveForm::reliable && common.form != ReceiveForm::group) {
     fault_ = ReceiveFault::bad_preface;
-  } else if (wanted_ < bytes_.size()) {
-    wanted_ = bytes_.size();
-  } else if (!own_checksum_fits(bytes_) || sender() == 0) {
+  } else if (wanted_ < size_of(common.form)) {
+    wanted_ = size_of(common.form);
+  } else if (!own_checksum_fits(std::span(bytes_).first(wanted_)) || sender() == 0) {
     fault_ = ReceiveFault::bad_preface;
   }
 }

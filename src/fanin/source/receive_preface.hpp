@@ -29,9 +29,10 @@ enum class ReceiveFault : std::uint8_t {
   no_preface, ///< it was silent, and gave way to another one
   not_allowed, ///< its address is not on the source's list
   damaged, ///< the checksum of a header differs, or that of a fragment that the sender has still
-  after_end ///< bytes follow the end of the data
+  after_end, ///< bytes follow the end of the data
+  other_run ///< it names another run than that of the source
 };
-inline constexpr std::size_t receive_faults = 12;
+inline constexpr std::size_t receive_faults = 13;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
 /// For the log: the name, and what has happened in plain words.
 [[nodiscard]] std::string described(ReceiveFault fault);
@@ -46,16 +47,23 @@ public:
   /// All is there, or a fault is.
   [[nodiscard]] bool complete() const { return size_ == wanted_; }
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
-  [[nodiscard]] SourceId source() const { return preface_.common.source; }
-  [[nodiscard]] std::uint16_t version() const { return preface_.common.version; }
+  [[nodiscard]] SourceId source() const { return common().source; }
+  [[nodiscard]] std::uint16_t version() const { return common().version; }
   /// 0: it is a plain one.
-  [[nodiscard]] std::uint64_t sender() const { return preface_.sender; }
+  [[nodiscard]] std::uint64_t sender() const { return preface_.reliable.sender; }
+  /// Of a group; its number is 0 for others.
+  [[nodiscard]] RunIdentity run() const {
+    if (common().form != ReceiveForm::group) return {};
+    return {.number = preface_.run, .id = preface_.run_id};
+  }
 
 private:
-  CheckedBytes<ReliablePreface> bytes_{};
+  [[nodiscard]] const ReceivePreface& common() const { return preface_.reliable.common; }
+
+  CheckedBytes<GroupPreface> bytes_{};
   std::size_t size_ = 0;
   std::size_t wanted_ = sizeof(ReceivePreface);
-  ReliablePreface preface_;
+  GroupPreface preface_;
   ReceiveFault fault_ = ReceiveFault::none;
 };
 

@@ -79,10 +79,30 @@ Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
 }
 
 bool ReceiveSource::ready(Time now) {
-  if (!options_.wait_for_sender || !listen()) return true;
+  if (!options_.wait_for_sender || state_ == State::ended || !listen()) return true;
   watch_->poll();
   options_.port->poll(now);
-  return connection_.stream != nullptr;
+  return has_sender(now);
+}
+
+// A plain sender may have sent all its data and gone. A reliable one leaves when all is
+// acknowledged, so that one which has gone before the run begins is dead. Those that waited for
+// their turn make room for others.
+bool ReceiveSource::has_sender(Time now) {
+  const auto gone = [](const net::Stream& stream, std::uint64_t sender) {
+    return sender == 0 ? stream.has_ended() : stream.peer_has_left();
+  };
+  const auto left = std::erase_if(waiting_, [&](const ReceivePort::Arrival& arrival) {
+    if (!gone(*arrival.stream, arrival.sender)) return false;
+    ++connections_;
+    count_end(arrival.peer, ReceiveFault::none, "it left before the run began", now);
+    return true;
+  });
+  if (left > 0) options_.port->retry();
+  const bool has_data = connection_.sender == 0 && staged_from_ < staged_to_;
+  const bool present =
+      connection_.stream && (has_data || !gone(*connection_.stream, connection_.sender));
+  return present || !waiting_.empty();
 }
 
 void ReceiveSource::announced(EventNumber end) {
@@ -91,8 +111,7 @@ void ReceiveSource::announced(EventNumber end) {
 }
 
 std::string ReceiveSource::listening_url() const {
-  const bool listens = state_ == State::listening || state_ == State::reading;
-  return listens ? options_.port->listening_url() : std::string{};
+  return state_ == State::ended ? std::string{} : options_.port->listening_url();
 }
 
 // --- what the port says --------------------------------------------------------------------------
@@ -101,7 +120,30 @@ bool ReceiveSource::is_of_sender(const ReceivePort::Arrival& arrival) const {
   return arrival.reliable() && arrival.sender == connection_.sender;
 }
 
+// Groups that are started by themselves have ids of their own; but all builder units of one have
+// the same.
+bool ReceiveSource::is_of_run(const ReceivePort::Arrival& arrival) const {
+  if (arrival.run.number == 0 || run_.number == 0) return true;
+  const std::uint64_t id = run_.shared ? run_.id : group_id_;
+  return arrival.run.number == run_.number && (id == 0 || arrival.run.id == id);
+}
+
+void ReceiveSource::refuse_other_run(const ReceivePort::Arrival& arrival, Time now) {
+  send_answer(*arrival.stream,
+              {.status = ReceiveStatus::other_run, .source = options_.source, .end = run_.number});
+  ++connections_;
+  count_end(arrival.peer, ReceiveFault::other_run,
+            arrival.run.number == run_.number
+                ? fmt::format("both have the number {}, but its id is {:x}, not {:x}: it is of an "
+                              "earlier or later start of its group",
+                              run_.number, arrival.run.id, run_.shared ? run_.id : group_id_)
+                : fmt::format("run {}; here run {} is built", arrival.run.number, run_.number),
+            now);
+}
+
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
+  if (!is_of_run(arrival)) return refuse_other_run(arrival, now);
+  if (arrival.run.number != 0) group_id_ = arrival.run.id;
   const bool same = is_of_sender(arrival);
   if (arrival.reliable()) {
     std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
@@ -343,32 +385,35 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
 }
 
 // At once: first into the page of the open fragment, the rest into the staging buffer, which is
-// empty.
-void ReceiveSource::receive(FragmentQueue& queue, Time now) {
+// empty. Returns how many bytes came.
+std::size_t ReceiveSource::receive(FragmentQueue& queue, Time now) {
   const auto direct = decoder_.direct(queue);
   const std::array<iovec, 2> parts{
       {{direct.data(), direct.size()}, {staging_.data(), staging_.size()}}};
   const net::Transfer read = connection_.stream->read(parts);
   switch (read.outcome) {
   case net::Transfer::Outcome::done: break;
-  case net::Transfer::Outcome::blocked: unreadable_since_ = now; return;
+  case net::Transfer::Outcome::blocked: unreadable_since_ = now; return 0;
   case net::Transfer::Outcome::failed:
-    return close_connection(queue, now,
-                            fail_errno(ErrorKind::disconnected, "read", read.error).error().text,
-                            Ending::too_early);
+    close_connection(queue, now,
+                     fail_errno(ErrorKind::disconnected, "read", read.error).error().text,
+                     Ending::too_early);
+    return 0;
   case net::Transfer::Outcome::ended:
     acknowledge(queue);
-    return close_connection(
+    close_connection(
         queue, now,
         connection_.replaced_by.empty()
             ? "closed by the sender"
             : fmt::format("its sender is connected again, as {}", connection_.replaced_by));
+    return 0;
   }
   connection_.begun = true;
   connection_.last_bytes_at = now;
   if (!direct.empty()) decoder_.received(std::min(read.bytes, direct.size()), queue);
   staged_from_ = 0;
   staged_to_ = read.bytes > direct.size() ? read.bytes - direct.size() : 0;
+  return read.bytes;
 }
 
 void ReceiveSource::count_dropped(const FragmentQueue& queue) {
@@ -428,8 +473,7 @@ ReadResult ReceiveSource::read_connections(FragmentQueue& queue, Time now) {
       const Time wake = std::min(message_due, watch_waiting(now));
       if (!connection_.stream->readable()) return wait_until(wake, now);
     }
-    bytes += decoder_.direct(queue).size() + cost_per_call;
-    receive(queue, now);
+    bytes += receive(queue, now) + cost_per_call;
   }
   return {.state = state_ == State::ended ? ReadState::finished : ReadState::more};
 }

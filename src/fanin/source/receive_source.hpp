@@ -41,16 +41,16 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
   ~ReceiveSource() override;
 
-  /// Looks the name up at which it listens, and blocks meanwhile. Errors: not_found; disconnected,
-  /// if asking again may help.
+  /// Looks the name up at which it listens, and blocks meanwhile; listens from then on. Errors:
+  /// not_found; refused (port in use); disconnected, if asking again may help.
   [[nodiscard]] Result<> prepare() override;
-  /// With `wait_for_sender`: listens from now on. True: a sender is there. If it cannot listen,
-  /// start() says why.
+  /// With `wait_for_sender`: accepts senders from now on. True: one is there, or what a plain one
+  /// has left, or the data have ended. If it cannot listen, start() says why.
   [[nodiscard]] bool ready(Time now) override;
-  /// The first call begins to listen, until a sender says that the data have ended. Later calls
-  /// keep the sender. Errors: refused (port in use), and those of prepare(), which it calls if
-  /// nobody has.
+  /// Accepts senders, until one says that the data have ended. Later calls keep the sender. Errors:
+  /// those of prepare(), which it calls if nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
+  void joined(const RunIdentity& run) override { run_ = run; }
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;
   void set_wake(std::function<void()> wake) override;
@@ -104,6 +104,9 @@ private:
   [[nodiscard]] Result<> with_place(Result<> result) const;
   [[nodiscard]] Result<> listen();
   [[nodiscard]] bool is_of_sender(const ReceivePort::Arrival& arrival) const;
+  [[nodiscard]] bool is_of_run(const ReceivePort::Arrival& arrival) const;
+  void refuse_other_run(const ReceivePort::Arrival& arrival, Time now);
+  [[nodiscard]] bool has_sender(Time now);
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
   void begin_connection(ReceivePort::Arrival arrival, Time now);
@@ -116,7 +119,7 @@ private:
   [[nodiscard]] ReadResult read_connections(FragmentQueue& queue, Time now);
   void count_dropped(const FragmentQueue& queue);
   void acknowledge(const FragmentQueue& queue);
-  void receive(FragmentQueue& queue, Time now);
+  std::size_t receive(FragmentQueue& queue, Time now);
   void keep_place(const FragmentQueue& queue, Time now);
   [[nodiscard]] bool keeps_place(Time now) const { return now < connection_.place_kept_until; }
   enum class Ending : std::uint8_t { as_read, too_early };
@@ -131,6 +134,8 @@ private:
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
   std::function<void()> wake_;
+  RunIdentity run_; // of its readout unit
+  std::uint64_t group_id_ = 0; // of the run of its group; 0: none has come
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
   Time waiting_since_{}; // somebody was there all the time
   CheckedState<State> state_ = State::idle;

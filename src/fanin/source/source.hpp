@@ -83,13 +83,17 @@ public:
   /// from any thread and until it is destroyed. Then ready() or read() is called soon.
   virtual void set_wake(std::function<void()> /*wake*/) {}
 
-  /// Called until it is true, before the readout unit joins the run: whether the run may begin. It
-  /// must not block. It is called again when the source wakes, or descriptor() becomes readable.
+  /// Called until the run begins, before start() and after it: whether the run may begin now. It
+  /// must not block. It is called again when the source wakes, when descriptor() becomes readable,
+  /// and four times a second. While one source of the readout unit is not ready, none is read.
   [[nodiscard]] virtual bool ready(Time /*now*/) { return true; }
 
-  /// Called before the first read() of a run, and again each time the readout unit joins a run that
-  /// is under way. `first_event` is the first number that is wanted; 0 at the start of a run, where
-  /// the source may begin with any number.
+  /// The readout unit has joined this run. Called before start(), each time.
+  virtual void joined(const RunIdentity& /*run*/) {}
+
+  /// Called before the first read() of a run, when all sources of the readout unit are ready(), and
+  /// again each time the readout unit joins a run that is under way. `first_event` is the first
+  /// number that is wanted; 0 at the start of a run, where the source may begin with any number.
   [[nodiscard]] virtual Result<> start(EventNumber first_event, Time now) = 0;
 
   /// Writes what is there into the queue, until the queue is full or a bounded amount (some hundred
@@ -111,7 +115,7 @@ public:
   /// prepare() and stay the same.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 
-  /// The address at which it listens, with the real port, after start(); empty: none.
+  /// The address at which it listens, with the real port, after prepare(); empty: none.
   [[nodiscard]] virtual std::string listening_url() const { return {}; }
   /// Counters for the result; called from time to time.
   [[nodiscard]] virtual std::vector<SourceCounter> counters() const { return {}; }

@@ -31,6 +31,7 @@ void ForwardSink::run_began(std::int64_t /*unix_ns*/) {
                          .url = options_.slices[i],
                          .source = options_.source,
                          .sender = options_.sender,
+                         .run = {.number = options_.run, .id = options_.run_id},
                          .first = options_.first,
                          .give_up = options_.give_up,
                          .log = options_.log},

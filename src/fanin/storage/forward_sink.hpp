@@ -25,6 +25,7 @@ struct ForwardSinkOptions {
   SourceId source = 0; ///< of the super-fragments, in each slice
   std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
   RunNumber run = 0;
+  std::uint64_t run_id = 0; ///< random; equal for all builder units of the run
   bool integrity = true; ///< fragments have checksums, and super-fragments get one
   std::uint64_t sender = 1; ///< another one for each sink, not 0
   bool first = true; ///< of its builder unit in this run: nothing was sent before

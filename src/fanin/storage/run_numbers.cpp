@@ -100,6 +100,13 @@ Result<> write_number(const std::string& folder, RunNumber number) {
   return {};
 }
 
+// The process is to end. It has blocked these signals, and reads them later.
+bool is_stop_pending() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return ::sigismember(&pending, SIGINT) == 1 || ::sigismember(&pending, SIGTERM) == 1;
+}
+
 // Waits for the processes that have it.
 Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
   const std::string path = folder + "/.last_run_number.lock";
@@ -108,21 +115,24 @@ Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
     file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file) errno = EACCES;
   }
-  for (int wait = LOCK_NB; file;) {
-    if (::flock(file.get(), LOCK_EX | wait) == 0) return file;
+  for (bool said = false; file;) {
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
     // A file system without locks. If two runs get one number in the same instant, the manifest,
     // whose name must be free, refuses one of them.
     if (errno == ENOSYS || errno == EOPNOTSUPP) return file;
-    if (errno == EWOULDBLOCK) {
-      wait = 0;
-      if (log) {
-        log(LogLevel::info, fmt::format("waits for another process that takes a run number: it has "
-                                        "locked {} (fuser shows which one)",
-                                        path));
-      }
-    } else if (errno != EINTR) {
-      break;
+    if (errno != EWOULDBLOCK) break;
+    if (!std::exchange(said, true) && log) {
+      log(LogLevel::info, fmt::format("waits for another process that takes a run number: it has "
+                                      "locked {} (fuser shows which one)",
+                                      path));
     }
+    if (is_stop_pending()) {
+      return fail(ErrorKind::refused, fmt::format("stopped while another process had locked {}: "
+                                                  "fuser shows which one",
+                                                  path));
+    }
+    constexpr timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
+    ::nanosleep(&pause, nullptr);
   }
   return no_number(path, "locked", errno);
 }

@@ -88,9 +88,11 @@ void SliceLink::connect(Time now) {
 }
 
 void SliceLink::send_preface(Time now) {
-  const auto bytes = source::with_own_checksum(source::ReliablePreface{
-      .common = {.form = source::ReceiveForm::reliable, .source = options_.source},
-      .sender = options_.sender});
+  const auto bytes = source::with_own_checksum(source::GroupPreface{
+      .reliable = {.common = {.form = source::ReceiveForm::group, .source = options_.source},
+                   .sender = options_.sender},
+      .run_id = options_.run.id,
+      .run = options_.run.number});
   const net::Transfer written = stream_->write(bytes);
   if (written.outcome == net::Transfer::Outcome::blocked) return; // not connected yet
   if (written.bytes != bytes.size()) return lose(written.why(), now);
@@ -240,6 +242,18 @@ void SliceLink::take_dropped(std::uint64_t dropped, Time now) {
 void SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
   if (answer.status == source::ReceiveStatus::no_source)
     return lose(fmt::format("it has no source {:#x}", options_.source), now);
+  if (answer.status == source::ReceiveStatus::other_run) {
+    if (answer.end == options_.run.number) {
+      return lose(fmt::format("it builds another run {} than this one: start the slices and all "
+                              "groups once more, with a new `run.number`",
+                              answer.end),
+                  now);
+    }
+    return lose(fmt::format("it builds run {}, and this group is in run {}: give both the same "
+                            "`run.number`",
+                            answer.end, options_.run.number),
+                now);
+  }
   if (answer.status != source::ReceiveStatus::send) return lose("its data have ended", now);
   state_ = State::open;
   pause_sent_ = 0;

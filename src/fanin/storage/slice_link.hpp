@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/identity.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/base/state.hpp"
@@ -34,6 +35,7 @@ struct SliceLinkOptions {
   net::Url url; ///< of its source
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
+  RunIdentity run{}; ///< that its slice has to be in; a number of 0: any one
   bool first = true; ///< no earlier sender has sent anything to the slice in this run
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
   LogFunction log;

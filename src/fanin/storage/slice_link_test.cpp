@@ -1,6 +1,7 @@
 // The end of a link, over a connection that takes as much as the test says.
 #include "fanin/storage/slice_link.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +39,7 @@ public:
   void end_writing() override { far_.was_told_the_end = true; }
   void end_reading() override {}
   bool has_ended() const override { return false; }
+  bool peer_has_left() const override { return false; }
   bool is_unanswered() const override { return false; }
   void reset_on_close() override {}
 
@@ -130,6 +134,34 @@ protected:
                   streams_,
                   watch_};
 };
+
+TEST_F(LeavingLink, a_slice_of_another_run_is_named_with_both_runs) {
+  std::string log;
+  SliceLink link{{.name = "slice 1",
+                  .url = net::Url::parse("tcp://127.0.0.1:7").value(),
+                  .source = linked_source,
+                  .run = {.number = 5, .id = 50},
+                  .give_up = 10s,
+                  .log = [&](LogLevel, std::string_view text) { log += text; }},
+                 loop_,
+                 streams_,
+                 watch_};
+  clock_.advance(10s);
+  std::vector<SliceLink::Done> done;
+  (void)link.poll(done);
+  const auto preface = source::with_own_checksum(source::GroupPreface{
+      .reliable = {.common = {.form = source::ReceiveForm::group, .source = linked_source},
+                   .sender = 1},
+      .run_id = 50,
+      .run = 5});
+  EXPECT_TRUE(std::ranges::equal(far_.heard, preface));
+  const auto answer = source::with_own_checksum(source::ReceiveReply{
+      .status = source::ReceiveStatus::other_run, .source = linked_source, .end = 6});
+  far_.says.assign(answer.begin(), answer.end());
+  (void)link.poll(done);
+  EXPECT_THAT(log, ::testing::HasSubstr("no connection to slice 1 (it builds run 6, and this group "
+                                        "is in run 5: give both the same `run.number`)"));
+}
 
 TEST_F(LeavingLink, tells_the_slice_when_there_is_room_again) {
   far_.room = 0;

@@ -61,6 +61,7 @@ enum class MessageType : std::uint16_t {
   grant, ///< builder unit -> readout unit (shaping): how much it may send
   reset_reply, ///< the answer to reset_request
   new_file, ///< builder unit -> event manager: the name of a run file, as text
+  ready, ///< readout unit -> event manager: whether its sources are ready for the run to begin
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -114,9 +115,9 @@ struct Welcome {
   EventNumber first_event = 0; ///< readout unit: begin here
   EventNumber limit = 0; ///< readout unit: read up to here for now
   std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
-  std::uint32_t reserved = 0;
+  std::uint32_t run_id_is_shared = 0; ///< 1: by all event builders of two stages (RunIdentity)
   std::uint64_t seal_key = 0; ///< readout unit: of Assign::seal; builder units do not get it
-  std::uint64_t run_id = 0; ///< builder unit: random, since other runs may have the same number
+  std::uint64_t run_id = 0; ///< random, since other runs may have the same number
 };
 static_assert(sizeof(Welcome) == 48);
 
@@ -131,6 +132,13 @@ struct Refuse { // followed by text
   RefusalKind kind{};
 };
 static_assert(sizeof(Refuse) == 8);
+
+/// The first one follows the welcome. It is sent on change until the run begins.
+struct Ready {
+  static constexpr MessageType type = MessageType::ready;
+  std::uint64_t yes = 0; ///< 1: the run may begin, as far as its sources know
+};
+static_assert(sizeof(Ready) == 8);
 
 struct BuilderUp { // followed by text: the data URLs, a line each (builder/rails.hpp)
   static constexpr MessageType type = MessageType::builder_up;

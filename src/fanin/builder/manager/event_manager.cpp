@@ -96,13 +96,12 @@ bool EventManager::poll() {
 // it.
 bool EventManager::all_needed_are_here() const {
   const bool dealt = system_.assignment == AssignmentPolicy::by_number;
-  return readouts_.present_count() == readouts_.size() &&
+  return readouts_.present_count() == readouts_.size() && readouts_.all_ready() &&
          builders_.present_count() >= (dealt ? builders_.size() : 1);
 }
 
 void EventManager::start_if_ready() {
-  const bool ready = all_needed_are_here();
-  if (!phase_.is(Phase::waiting) || !ready) return;
+  if (!phase_.is(Phase::waiting) || !all_needed_are_here()) return;
   const Time now = environment_.loop->now();
   accounts_.begin(now);
   dispatcher_.run_began(now);
@@ -115,6 +114,7 @@ void EventManager::start_if_ready() {
 void EventManager::stop() {
   stop_wanted_ = true;
   if (phase_.is(Phase::waiting)) {
+    waited_for_ = waiting_for();
     finish();
   } else if (running()) {
     reading_.stop();
@@ -203,8 +203,11 @@ void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rai
 }
 
 void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
-  wire::Welcome welcome{
-      .run = system_.run, .incarnation = readouts_.join(node), .seal_key = seal_key_};
+  wire::Welcome welcome{.run = system_.run,
+                        .incarnation = readouts_.join(node),
+                        .run_id_is_shared = options_.run_id_is_shared ? 1U : 0U,
+                        .seal_key = seal_key_,
+                        .run_id = options_.run_id};
   const auto joining_at = events_.joining_at();
   welcome.joining = joining_at ? 1 : 0;
   welcome.first_event = joining_at.value_or(0);
@@ -239,11 +242,7 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
 }
 
 void EventManager::left(NodeKey key, std::string_view why) {
-  if (key.is_readout()) {
-    readout_left(key.node, why);
-  } else {
-    builder_left(key.node, why);
-  }
+  key.is_readout() ? readout_left(key.node, why) : builder_left(key.node, why);
 }
 
 void EventManager::readout_left(NodeId node, std::string_view why) {
@@ -267,7 +266,8 @@ std::string EventManager::after_loss_of_builder(std::uint64_t events) const {
   if (phase_.is(Phase::waiting) && !all_needed_are_here()) return "the run cannot begin without it";
   if (events == 0) return "it had nothing to build";
   if (system_.assignment == AssignmentPolicy::by_number)
-    return fmt::format("its {} until it comes back (`event.assignment` = \"by-number\")",
+    return fmt::format("its {} until it comes back, by `run.restart` or by hand "
+                       "(`event.assignment` = \"by-number\")",
                        counted(events, "event waits", "events wait"));
   if (builders_.none_present())
     return fmt::format("its {} for a builder unit", counted(events, "event waits", "events wait"));
@@ -386,6 +386,7 @@ bool EventManager::readout_message(NodeId node, wire::MessageType type,
   };
   switch (type) {
   case wire::MessageType::announce: return on_announce(node, reader);
+  case wire::MessageType::ready: return take(*this, &EventManager::on_ready);
   case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
   case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
   case wire::MessageType::reset_request:
@@ -455,6 +456,12 @@ bool EventManager::storing() const {
 void EventManager::watch_laggards() {
   events_.watch_laggards();
   laggard_tick_.start(*environment_.loop, environment_.loop->now() + laggard_period(system_));
+}
+
+bool EventManager::on_ready(NodeId node, const wire::Ready& ready) {
+  readouts_.set_ready(node, ready.yes != 0);
+  start_if_ready();
+  return true;
 }
 
 bool EventManager::on_announce(NodeId node, wire::MessageReader& reader) {

@@ -49,6 +49,7 @@ inline constexpr Duration alive_period = std::chrono::milliseconds{250};
 struct EventManagerOptions {
   std::vector<net::Url> urls; // rails where to listen; port 0 works
   std::uint64_t run_id = 0; // as in wire::Welcome
+  bool run_id_is_shared = false; // likewise
   RunRecorder* recorder = nullptr; // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
@@ -80,6 +81,9 @@ public:
   }
 
   [[nodiscard]] bool running() const { return phase_.is(Phase::running); }
+  [[nodiscard]] bool begun() const { return phase_.building(); } // and is not built yet
+  // For what it waited when it was stopped before it began; empty: it was not.
+  [[nodiscard]] const std::string& waited_for() const { return waited_for_; }
   [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
   [[nodiscard]] bool ended() const { return phase_.is(Phase::ended); }
   // Human-readable reason why the run makes no progress or does not end.
@@ -135,6 +139,7 @@ private:
   [[nodiscard]] bool all_needed_are_here() const;
   void start_if_ready();
   void watch_laggards();
+  [[nodiscard]] bool on_ready(NodeId node, const wire::Ready& ready);
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader);
   void finish_if_built();
   void finish();
@@ -148,6 +153,7 @@ private:
 
   RunPhase phase_;
   bool stop_wanted_ = false;
+  std::string waited_for_;
   std::uint64_t seal_key_; // of assignments; readout units get it
   Trigger trigger_;
 

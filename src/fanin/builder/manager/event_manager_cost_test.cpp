@@ -106,6 +106,7 @@ TEST(EventManagerCost, is_counted_for_batches_of_many_readout_units) {
     readouts.back()->connect();
     run();
     readouts.back()->join(system, wire::Role::readout_unit, i, fmt::format("ru{}\n", i));
+    readouts.back()->say(wire::Ready{1});
     run();
     builder.say(wire::Reached{.readout_unit = i, .yes = 1, .incarnation = 1, .connection = 1});
   }

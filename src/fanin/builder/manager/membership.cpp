@@ -14,6 +14,7 @@ void NodeList::change(NodeId node, Presence presence) {
 Incarnation NodeList::join(NodeId node) {
   FANIN_ASSERT(!present(node));
   change(node, Presence::present);
+  set_ready(node, false);
   return ++nodes_[node].incarnation;
 }
 

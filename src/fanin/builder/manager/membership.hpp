@@ -29,12 +29,16 @@ public:
   Incarnation join(NodeId node);
   // Its connection has ended for good. One that has finished stays so.
   void leave(NodeId node);
+  // Whether the run may begin, as far as it knows. One that has just joined has not said so yet.
+  void set_ready(NodeId node, bool ready) { nodes_[node].ready = ready; }
   void finish(NodeId node) { change(node, Presence::finished); }
   void fail(NodeId node) { change(node, Presence::failed); }
 
   [[nodiscard]] std::size_t size() const { return nodes_.size(); }
   [[nodiscard]] Presence presence(NodeId node) const { return nodes_[node].presence; }
   [[nodiscard]] bool present(NodeId node) const { return presence(node) == Presence::present; }
+  [[nodiscard]] bool ready(NodeId node) const { return nodes_[node].ready; }
+  [[nodiscard]] bool all_ready() const { return std::ranges::all_of(nodes_, &Node::ready); }
   [[nodiscard]] std::size_t present_count() const { return present_; }
   // Every one that joined has finished or gone.
   [[nodiscard]] bool none_present() const { return present_ == 0; }
@@ -48,6 +52,7 @@ private:
   struct Node {
     Presence presence = Presence::away;
     Incarnation incarnation = 0;
+    bool ready = false;
   };
   void change(NodeId node, Presence presence);
 

@@ -8,10 +8,11 @@
 namespace fanin::builder {
 
 enum class Phase : std::uint8_t {
-  waiting,   // for all readout units, and a builder unit or (dealt by number) all of them
-  running,   // events are read
-  pausing,   // readout units stop reading, and say how far their sources got
-  draining,  // the last event is known; what was announced is built
+  waiting, // for all readout units with their sources, and a builder unit or (dealt by number) all
+           // of them
+  running, // events are read
+  pausing, // readout units stop reading, and say how far their sources got
+  draining, // the last event is known; what was announced is built
   finishing, // all is built; nodes close their files and send their last counters
   ended
 };

@@ -39,8 +39,10 @@ std::string WaitingText::unfinished() const {
 std::string WaitingText::of_readout(NodeId node) const {
   const bool present = parts_.readouts.present(node);
   if (parts_.phase.is(Phase::waiting)) {
-    if (present) return {};
-    return fmt::format("readout unit '{}' to start", parts_.system.readout_units[node]);
+    const bool says_why = !parts_.events.waits_for(node).empty();
+    if (present && (parts_.readouts.ready(node) || says_why)) return {};
+    return fmt::format("readout unit '{}' to {}", parts_.system.readout_units[node],
+                       present ? "be ready" : "start");
   }
   const Announcements& announced = parts_.events.announcements();
   const Announcements::Readout& readout = announced.readout(node);

@@ -9,7 +9,7 @@
 #include "fanin/builder/manager/known_events.hpp"
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
-#include "fanin/builder/manager/wanted_list.hpp"
+#include "fanin/builder/wanted_list.hpp"
 
 namespace fanin::builder {
 

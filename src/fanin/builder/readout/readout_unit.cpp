@@ -60,9 +60,8 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   FANIN_ASSERT(sources_.size() == last - first);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (!sources_.reader(i).has_descriptor()) continue;
-    readables_.push_back(std::make_unique<Readable>(*environment_.loop, sources_.reader(i), [this] {
-      return state_ == State::waits_for_sources || state_ == State::joined;
-    }));
+    readables_.push_back(std::make_unique<Readable>(*environment_.loop, sources_.reader(i),
+                                                    [this] { return state_ == State::joined; }));
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(sources_.size()));
   const MetadataLayout metadata{.page = options_.metadata_pool->page_size(),
@@ -104,31 +103,24 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
 ReadoutUnit::~ReadoutUnit() { environment_.loop->remove(*this); }
 
 void ReadoutUnit::start() {
-  state_ = State::waits_for_sources;
-  start_when_ready();
-}
-
-// Until then the event manager waits for this node, and no run begins.
-void ReadoutUnit::start_when_ready() {
-  const Time now = environment_.loop->now();
-  if (!sources_.ready(now)) {
-    tick_.set(*environment_.loop, now + ready_period);
-    return;
-  }
   state_ = State::away;
   control_->start();
 }
 
 bool ReadoutUnit::poll() {
-  if (state_ == State::waits_for_sources) {
-    start_when_ready();
-    return false;
-  }
   if (state_ != State::joined) {
     control_->flush();
     return false;
   }
   const Time now = environment_.loop->now();
+  const bool more = watch_readiness(now) && read_sources(now);
+  answer();
+  control_->flush();
+  return more;
+}
+
+// True: there is more to do at once.
+bool ReadoutUnit::read_sources(Time now) {
   const bool more = sources_.read(view(), now);
   report_held();
   request_reset();
@@ -137,8 +129,6 @@ bool ReadoutUnit::poll() {
   announce(!more && !sources_.any_far_ahead(), now);
   const bool cut = retry_waiting(); // pages come home when they are sent, maybe after their clear
   arm_tick(now);
-  answer();
-  control_->flush();
   return more || cut || sources_.take_decided(); // what was cut is acknowledged at the next read
 }
 
@@ -153,6 +143,8 @@ void ReadoutUnit::end(Result<> result) {
 void ReadoutUnit::reset() {
   if (state_ == State::joined) state_ = State::away;
   view_ = {};
+  to_start_.reset();
+  said_ready_ = false;
   reset_requested_ = run_begun_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
   announcer_.reset();
@@ -195,8 +187,9 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   view_.limit = welcome.limit;
   if (welcome.joining != 0) view_.joined_at = welcome.first_event;
   const Time now = environment_.loop->now();
-  sources_.start(welcome, view(), now);
-  if (view_.joined_at) begin_at(*view_.joined_at, false);
+  sources_.joined({.number = run_, .id = welcome.run_id, .shared = welcome.run_id_is_shared != 0});
+  to_start_ = welcome;
+  if (view_.begun()) start_sources(now); // nobody waits for them
   status_tick_.start(*environment_.loop, now + status_period);
   return true;
 }
@@ -326,6 +319,26 @@ void ReadoutUnit::begin_at(EventNumber first, bool given_up) {
   retained_->begin_at(first);
 }
 
+void ReadoutUnit::start_sources(Time now) {
+  sources_.start(*std::exchange(to_start_, std::nullopt), view(), now);
+  if (view_.joined_at) begin_at(*view_.joined_at, false);
+}
+
+// Until the run begins, sources may become ready, and not ready again. False: the run waits for
+// them, and they are not read.
+bool ReadoutUnit::watch_readiness(Time now) {
+  if (view_.begun()) return true;
+  const bool ready = sources_.ready(now);
+  if (ready && to_start_) start_sources(now);
+  if (ready != said_ready_ && control_->roomy()) {
+    control_->send(wire::Ready{ready ? 1U : 0U});
+    said_ready_ = ready;
+    send_status();
+  }
+  if (!ready) tick_.set(*environment_.loop, now + ready_period);
+  return ready;
+}
+
 // Numbers that sources hold, and that others may know.
 void ReadoutUnit::report_held() {
   const bool single = system_.readout_units.size() == 1;
@@ -395,7 +408,8 @@ void ReadoutUnit::answer() {
 
 void ReadoutUnit::send_status() {
   const auto sources = count();
-  const std::string text = sources_.waits_for().substr(0, control_->text_max(sources.size_bytes()));
+  const std::string text = (view_.begun() ? sources_.waits_for() : sources_.not_ready())
+                               .substr(0, control_->text_max(sources.size_bytes()));
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
   counters_.waits_for_size = static_cast<std::uint32_t>(text.size());
   control_->send(wire::Status{counters_}, sources, std::string_view{text});

@@ -49,7 +49,7 @@ public:
   ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment);
   ~ReadoutUnit() override;
 
-  // Connects to the event manager, as soon as its sources are ready for the run to begin.
+  // Connects to the event manager.
   void start();
 
   // The run in which it takes part; 0: none now.
@@ -71,7 +71,6 @@ private:
   class Readable; // puts a source's descriptor into the loop, while it may be read
   enum class State : std::uint8_t {
     created,
-    waits_for_sources, // to be ready for the run to begin
     away, // connecting to the event manager, or waiting for its welcome
     joined, // takes part in a run
     ended
@@ -79,8 +78,7 @@ private:
   friend constexpr bool may_follow(State from, State to) {
     switch (to) {
     case State::created: return false;
-    case State::waits_for_sources: return from == State::created;
-    case State::away: return from == State::waits_for_sources || from == State::joined;
+    case State::away: return from == State::created || from == State::joined;
     case State::joined: return from == State::away;
     case State::ended: return from != State::ended;
     }
@@ -104,6 +102,8 @@ private:
   // what it is told
   [[nodiscard]] const RunView& view();
   void begin_at(EventNumber first, bool given_up);
+  void start_sources(Time now);
+  bool watch_readiness(Time now);
   void report_held();
   void request_reset();
   void ask_for_uncut(Time now);
@@ -112,12 +112,13 @@ private:
   void send_status();
   std::span<const wire::SourceCounters> count();
 
+  bool read_sources(Time now);
+
   // batches
   bool try_assign(const wire::Assign& assign);
   bool retry_waiting(); // true: one was taken
   void release_cut();
 
-  void start_when_ready();
   void arm_tick(Time now);
   void end(Result<> result);
   void reset();
@@ -134,6 +135,8 @@ private:
   CheckedState<State> state_ = State::created;
   RunNumber run_ = 0; // while joined
   std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
+  std::optional<wire::Welcome> to_start_; // with it, the sources, when they are ready
+  bool said_ready_ = false; // to the event manager
   RunView view_; // without the announced number: view() adds it
   bool reset_requested_ = false; // and not answered
   bool run_begun_ = false; // the run has an event, as far as is known here

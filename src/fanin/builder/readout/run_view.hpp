@@ -21,6 +21,9 @@ struct RunView {
   std::optional<EventNumber> joined_at; // the run was under way, or is triggered
   std::optional<EventNumber> announced; // by this readout unit below; none: it has not begun
 
+  // Events are wanted, or none will be.
+  [[nodiscard]] bool begun() const { return limit != 0 || last; }
+
   void set_limit(const wire::Limit& message) {
     limit = message.event;
     read_end = std::min(message.event, message.read);

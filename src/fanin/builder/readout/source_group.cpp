@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fanin/builder/horizon.hpp"
+#include "fanin/builder/wanted_list.hpp"
 
 namespace fanin::builder {
 
@@ -36,9 +37,15 @@ SourceGroup::SourceGroup(const System& system, std::vector<ReadoutInput> inputs,
 }
 
 bool SourceGroup::ready(Time now) {
-  bool all = true; // each is asked, so that each begins to wait
-  for (Member& member : members_) all = member.reader.ready(now) && all;
-  return all;
+  WantedList missing; // each is asked, so that each begins to wait
+  for (Member& member : members_) {
+    if (member.reader.ready(now)) continue;
+    const std::string url = member.reader.listening_url();
+    missing.add(fmt::format("source {} to {}", member.name,
+                            url.empty() ? "be ready" : "have a sender at " + url));
+  }
+  not_ready_ = missing.text();
+  return not_ready_.empty();
 }
 
 void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time now) {

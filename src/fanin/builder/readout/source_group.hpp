@@ -32,8 +32,14 @@ public:
   // `inputs` are in the order of System::sources_of(). `system` and the pools must outlive it.
   SourceGroup(const System& system, std::vector<ReadoutInput> inputs, LogFunction log);
 
+  // The readout unit has joined this run.
+  void joined(const RunIdentity& run) {
+    for (Member& member : members_) member.reader.joined(run);
+  }
   // The run may begin: all sources are ready.
   [[nodiscard]] bool ready(Time now);
+  // Human-readable: which ones were not when ready() was called last; empty: none.
+  [[nodiscard]] const std::string& not_ready() const { return not_ready_; }
   // A new incarnation. A source that cannot start has failed; the log says why.
   void start(const wire::Welcome& welcome, const RunView& run, Time now);
   // The incarnation is over: what the queues hold is forgotten.
@@ -177,6 +183,7 @@ private:
   Overtaking overtaking_;
   DeadlineClock clock_;
   EventNumber horizon_ = 0; // events below exist somewhere
+  std::string not_ready_;
   std::string apart_; // sources that begin too far from each other; empty: none
   bool retry_ = false;
   Time throttled_since_ = never;

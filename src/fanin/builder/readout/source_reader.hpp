@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "fanin/builder/readout/read_pause.hpp"
 #include "fanin/memory/page_pool.hpp"
@@ -26,8 +27,14 @@ public:
   // `longest_pause`: of ReadPause. The pool must outlive it.
   SourceReader(ReadoutInput input, Duration longest_pause);
 
-  // The run may begin, as far as the source knows. It is asked until it says so.
-  [[nodiscard]] bool ready(Time now) { return ready_ = ready_ || source_->ready(now); }
+  // The run may begin, as far as the source knows.
+  [[nodiscard]] bool ready(Time now) {
+    const bool ready = source_->ready(now);
+    ready_ = ready && !started_;
+    return ready;
+  }
+  [[nodiscard]] std::string listening_url() const { return source_->listening_url(); }
+  void joined(const RunIdentity& run) { source_->joined(run); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
   // cannot start; it has failed then.
   [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);
@@ -94,6 +101,7 @@ private:
   std::uint32_t pages_left_ = 0; // in the pool, after it was last read
   std::uint64_t bytes_max_ = 0; // bytes_written(), which falls when a fragment is dropped
   bool ready_ = false; // and not started
+  bool started_ = false;
   bool gives_more_ = false;
   bool far_ahead_ = false;
   bool unclear_ = false; // its queue, when it was read last: it waits until others are asked

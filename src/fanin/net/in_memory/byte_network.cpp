@@ -62,7 +62,11 @@ public:
   void end_reading() override { end().end_wanted = readable_ = true; }
   bool has_ended() const override {
     const ByteEnd& own = end();
-    return own.taken == own.received.size() && (own.error != 0 || own.end_came || own.end_wanted);
+    return own.taken == own.received.size() && peer_has_left();
+  }
+  bool peer_has_left() const override {
+    const ByteEnd& own = end();
+    return own.error != 0 || own.end_came || own.end_wanted;
   }
   bool is_unanswered() const override {
     return end().unanswered > 0 && network_.network_.now() >= end().answered_at + unanswered_time;

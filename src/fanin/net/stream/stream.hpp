@@ -123,6 +123,8 @@ public:
   virtual void end_reading() = 0;
   /// The peer has ended its side or is lost, and everything was read. Takes nothing away.
   [[nodiscard]] virtual bool has_ended() const = 0;
+  /// The peer has ended its side or is lost; what it sent before may still be there.
+  [[nodiscard]] virtual bool peer_has_left() const = 0;
   /// The peer's host acknowledges nothing for about 25 s: it or the network is dead. A process
   /// without room is not meant.
   [[nodiscard]] virtual bool is_unanswered() const = 0;

@@ -234,10 +234,12 @@ TEST_P(StreamConformance, closing_is_an_end_in_order_and_what_was_written_arrive
 TEST_P(StreamConformance, the_end_is_seen_without_taking_bytes_away) {
   make_pair();
   EXPECT_FALSE(there_->has_ended());
+  EXPECT_FALSE(there_->peer_has_left());
   write_all(*here_, drawn_bytes(10, 6));
   here_.reset();
   settle();
   EXPECT_FALSE(there_->has_ended()) << "there is something to read";
+  EXPECT_TRUE(there_->peer_has_left());
   EXPECT_EQ(read_all(*there_, 10), drawn_bytes(10, 6));
   until([&] { return there_->has_ended(); });
   EXPECT_TRUE(there_->has_ended());

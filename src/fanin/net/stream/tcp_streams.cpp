@@ -56,6 +56,10 @@ public:
     const ssize_t got = ::recv(descriptor(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EINTR && !is_blocked(errno));
   }
+  bool peer_has_left() const override {
+    pollfd peer{.fd = descriptor(), .events = POLLRDHUP, .revents = 0};
+    return ::poll(&peer, 1, 0) > 0;
+  }
   bool is_unanswered() const override { return maker_.is_unanswered(descriptor()); }
   void reset_on_close() override { set_reset_on_close(owned()); }
 

@@ -21,6 +21,13 @@ public:
     return reliable().append_checked(ReliablePreface{
         .common = {.form = ReceiveForm::reliable, .source = source_}, .sender = sender});
   }
+  // Of a builder unit of a group.
+  SenderBytes& preface(std::uint64_t sender, const RunIdentity& run) {
+    return reliable().append_checked(GroupPreface{
+        .reliable = {.common = {.form = ReceiveForm::group, .source = source_}, .sender = sender},
+        .run_id = run.id,
+        .run = run.number});
+  }
   // Messages of a reliable sender follow.
   SenderBytes& reliable() {
     reliable_ = true;

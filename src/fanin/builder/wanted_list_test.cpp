@@ -1,4 +1,4 @@
-#include "fanin/builder/manager/wanted_list.hpp"
+#include "fanin/builder/wanted_list.hpp"
 
 #include <gtest/gtest.h>
 
