@@ -22,9 +22,8 @@ Result<Ends> raw_ends(const Spec& spec) {
     return shared_memory_stream(spec);
   if (spec.url.scheme == "inproc" && spec.pattern == Pattern::stream)
     return one_process_stream(spec);
-  if (spec.url.scheme.starts_with("ofi+") && roundtrip) return bare_fabric_roundtrip(spec);
-  if (spec.url.scheme.starts_with("ofi+") && spec.pattern == Pattern::stream)
-    return bare_fabric_stream(spec);
+  if (spec.url.scheme.starts_with("ofi+") && (roundtrip || spec.pattern == Pattern::stream))
+    return bare_fabric_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: there is no bare loop for {} over {}",
                                                   spec.peer, name(spec.pattern), spec.url.scheme));
 }
@@ -34,7 +33,7 @@ Result<Ends> ends_of(const Spec& spec) {
   if (spec.peer == "raw" || (spec.peer == "fair" && spec.pattern == Pattern::nxn))
     return raw_ends(spec);
   if (spec.peer == "memcpy" && spec.pattern == Pattern::stream) return memcpy_stream(spec);
-  if (spec.peer == "zeromq") return zeromq_ends(spec);
+  if (spec.peer == "zeromq" && spec.pattern != Pattern::nxn) return zeromq_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: not measured in this pattern", spec.peer));
 }
 
