@@ -134,7 +134,7 @@ void EventManagerNode::report_progress() {
   report["report"] = "progress";
   report["state"] = manager_->stopping() ? "stopping" : began_at_ == never ? "waiting" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
-  report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
+  report["time_s"] = std::chrono::duration<double>(elapsed).count();
   report["waiting_for"] = manager_->waiting_for();
   if (began_at_ == never) report["joined"] = joined_readouts(summary);
   if (record_) report["manifest"] = record_->path();
