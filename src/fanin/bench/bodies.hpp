@@ -1,7 +1,7 @@
 // What a process of a benchmark on another host is to do, as JSON:
 //   {"ends": spec, "listen": index}                         one of a contender's ends
 //   {"ends": spec, "connect": index, "addresses": [...]}
-//   {"evb": shape, "node": index, "control": url, "poll"}   one node of an event builder
+//   {"evb": shape, "hosts", "node": index, "control": url, "poll"}   one node of an event builder
 //   {"send": options}                                       the senders of a readout unit
 #pragma once
 
@@ -15,6 +15,10 @@
 #include "fanin/executive/host_list.hpp"
 
 namespace fanin::bench {
+
+// A listener, or a connector to these addresses.
+[[nodiscard]] json::Value end_task(const Spec& spec, std::size_t index,
+                                   const std::vector<std::string>* addresses);
 
 // Errors: malformed, and those of the body's maker.
 [[nodiscard]] Result<ProcessGroup::Body> body_of(const json::Value& task);

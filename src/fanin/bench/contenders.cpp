@@ -45,9 +45,9 @@ Result<Ends> make_ends(const Spec& spec) {
   return ends;
 }
 
-Result<TunedLoop> tune(const Spec& spec, bool may_poll,
-                       const std::function<Result<Sample>(const Spec&)>& probe,
-                       const RoundOptions& options, const Progress& progress) {
+Result<std::size_t> tune(Spec& spec, bool may_poll,
+                         const std::function<Result<Sample>(const Spec&)>& probe,
+                         const RoundOptions& options, const Progress& progress) {
   std::vector<Spec> specs;
   std::vector<Contender> probes;
   for (const net::WaitPolicy wait : {net::WaitPolicy::block, net::WaitPolicy::poll}) {
@@ -62,7 +62,8 @@ Result<TunedLoop> tune(const Spec& spec, bool may_poll,
     }
   }
   const auto fastest = FANIN_TRY(find_fastest(probes, options, progress));
-  return TunedLoop{specs[fastest.index], fastest.dropped};
+  spec = specs[fastest.index];
+  return fastest.dropped;
 }
 
 } // namespace fanin::bench
