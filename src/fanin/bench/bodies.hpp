@@ -10,6 +10,7 @@
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/bench/ends.hpp"
+#include "fanin/bench/measure.hpp"
 #include "fanin/bench/processes.hpp"
 #include "fanin/bench/spec.hpp"
 #include "fanin/executive/host_list.hpp"
@@ -28,6 +29,14 @@ namespace fanin::bench {
 // units' hosts follow theirs.
 [[nodiscard]] Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
                                           const executive::HostList& hosts, const Window& window);
+
+// As run_ends(), with the listeners where serve_ends() listens, and the connectors here. Errors:
+// what either side says.
+[[nodiscard]] Result<Sample> run_with_other_host(const net::Url& url, const Spec& spec,
+                                                 const Ends& ends, const Window& window);
+// Serves listeners, without an end: each is a RemoteProcess with a connection of its own. The
+// listeners' ports are chosen by the system. Errors: refused.
+[[nodiscard]] Result<> serve_ends(const net::Url& url, const Progress& progress);
 
 // The same list for a sender and a receiver on each host: those of the senders, twice. There are as
 // many receivers as senders.

@@ -1,5 +1,5 @@
 // A contender as two kinds of processes: those that listen, and those that connect to them. Those
-// that receive count. The same ends run on one host or, with remote.hpp, on two.
+// that receive count. The same ends run on one host or, with bodies.hpp, on several.
 #pragma once
 
 #include <cstddef>

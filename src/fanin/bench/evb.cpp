@@ -24,6 +24,10 @@ namespace {
 constexpr std::string_view throttled = "throttled"; // the contender
 constexpr Window evb_probe{std::chrono::milliseconds{100}, std::chrono::milliseconds{400}};
 
+std::string ratio_text(const json::Value& ratio) {
+  return ratio.is_null() ? "-" : fmt::format("{:.3f}", ratio.real());
+}
+
 class EvbBench {
 public:
   EvbBench(const EvbOptions& options, const Progress& progress)
@@ -326,14 +330,6 @@ private:
 Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress) {
   return EvbBench{options, progress}.run();
 }
-
-namespace {
-
-std::string ratio_text(const json::Value& ratio) {
-  return ratio.is_null() ? "-" : fmt::format("{:.3f}", ratio.real());
-}
-
-} // namespace
 
 std::string evb_table(const json::Value& result) {
   std::string text =

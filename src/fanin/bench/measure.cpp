@@ -56,6 +56,23 @@ std::unexpected<Error> too_many_dropped(std::size_t dropped, std::size_t all, st
                           dropped, all, what, 100 * options.stolen_max));
 }
 
+double link_bytes_per_s(const Sample& sample) { return per_second(sample.link_bytes, sample); }
+
+Statistic divided(const Statistic& statistic, std::size_t by) {
+  const auto divisor = static_cast<double>(by);
+  return {statistic.median / divisor, statistic.min / divisor, statistic.max / divisor};
+}
+
+void put_testbed(json::Value& row, const Series& series) {
+  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
+  put(row, "idle_cpu", idle);
+  put(row, "retransmitted",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
+  put(row, "switch_drops",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
+  row["loaded"] = idle.median < idle_least;
+}
+
 } // namespace
 
 Statistic statistic(std::vector<double> values) {
@@ -182,27 +199,6 @@ void put_ratio(json::Value& row, std::string_view name, const Series& series,
     put(row, key, ratio(series, *baseline, of));
   }
 }
-
-namespace {
-
-double link_bytes_per_s(const Sample& sample) { return per_second(sample.link_bytes, sample); }
-
-Statistic divided(const Statistic& statistic, std::size_t by) {
-  const auto divisor = static_cast<double>(by);
-  return {statistic.median / divisor, statistic.min / divisor, statistic.max / divisor};
-}
-
-void put_testbed(json::Value& row, const Series& series) {
-  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
-  put(row, "idle_cpu", idle);
-  put(row, "retransmitted",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
-  put(row, "switch_drops",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
-  row["loaded"] = idle.median < idle_least;
-}
-
-} // namespace
 
 void put_hosts(json::Value& row, const Series& series, const std::vector<Series>& all,
                const Links& links) {

@@ -16,7 +16,6 @@
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
-#include "fanin/bench/remote.hpp"
 #include "fanin/executive/placement.hpp"
 
 namespace fanin::bench {
@@ -201,9 +200,12 @@ private:
     const bool roundtrip = spec.pattern == Pattern::roundtrip;
     if (roundtrip) {
       put(row, "bytes_per_s", rate(series, two_way_bytes_per_s));
-      put_time(row, "p50_us", series, p50_us);
-      put_time(row, "p99_us", series, p99_us);
-      put_time(row, "p999_us", series, p999_us);
+      for (const auto& [key, of] : {std::pair<const char*, Rate>{"p50_us", p50_us},
+                                    {"p99_us", p99_us},
+                                    {"p999_us", p999_us}}) {
+        row[key] = json::Value{};
+        if (timed(series)) put(row, key, rate(series, of));
+      }
     }
     for (const std::string_view peer : {"raw", "fair", "zeromq"})
       compare(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s, roundtrip);
@@ -220,15 +222,6 @@ private:
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
     }
     return row;
-  }
-
-  static void put_time(json::Value& row, std::string_view key, const Series& series,
-                       const Rate& of) {
-    if (timed(series)) {
-      put(row, key, rate(series, of));
-    } else {
-      row[key] = json::Value{};
-    }
   }
 
   static void compare(json::Value& row, std::string_view to, const Series& series,

@@ -17,22 +17,21 @@ namespace {
 
 constexpr std::uint64_t small_size = 4096; // below, messages per second say more than bytes
 
-std::vector<std::string> names_in(const json::Value& result) {
-  std::vector<std::string> names;
+// What the rows have under a key, each once, in their order.
+template <class Read>
+auto distinct(const json::Value& result, std::string_view key, Read read) {
+  std::vector<decltype(read(result))> found;
   for (const auto& row : result.at("results").list()) {
-    const std::string what = row.at("what").text();
-    if (std::ranges::find(names, what) == names.end()) names.push_back(what);
+    auto value = read(row.at(key));
+    if (std::ranges::find(found, value) == found.end()) found.push_back(std::move(value));
   }
-  return names;
+  return found;
 }
-
-std::vector<std::uint64_t> sizes_in(const json::Value& result) {
-  std::vector<std::uint64_t> sizes;
-  for (const auto& row : result.at("results").list()) {
-    const std::uint64_t size = row.at("size_bytes").natural();
-    if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
-  }
-  return sizes;
+auto names_in(const json::Value& result) {
+  return distinct(result, "what", [](const json::Value& value) { return value.text(); });
+}
+auto sizes_in(const json::Value& result) {
+  return distinct(result, "size_bytes", [](const json::Value& value) { return value.natural(); });
 }
 
 const json::Value& row_of(const json::Value& result, std::uint64_t size, std::string_view what) {

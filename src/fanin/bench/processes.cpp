@@ -71,7 +71,23 @@ void read_status(pid_t pid, ProcessCounts& counts) {
   }
 }
 
+struct ClosePipe {
+  void operator()(std::FILE* pipe) const { pclose(pipe); }
+};
+
 } // namespace
+
+Result<std::string> output_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, ClosePipe> pipe{popen(command.c_str(), "re")};
+  if (!pipe) return fail_errno(ErrorKind::exhausted, command, errno);
+  std::string output;
+  std::array<char, 4096> buffer; // NOLINT: fread() fills it
+  for (std::size_t got = 1; got > 0;) {
+    got = std::fread(buffer.data(), 1, buffer.size(), pipe.get());
+    output.append(buffer.data(), got);
+  }
+  return output;
+}
 
 bool termination_asked() { return termination != 0; }
 void on_termination(std::function<void()> wake) { wake_function() = std::move(wake); }

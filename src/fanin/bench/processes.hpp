@@ -143,6 +143,10 @@ struct Watch {
 // Called from the handler of SIGTERM, hence async-signal-safe.
 void on_termination(std::function<void()> wake);
 
+// What a command of the shell writes. Blocks until it has ended. Errors: exhausted: it cannot be
+// started.
+[[nodiscard]] Result<std::string> output_of(const std::string& command);
+
 class RemoteProcess;
 
 // Thread: one. The processes end with the group, and with the process that owns it.

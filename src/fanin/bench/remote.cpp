@@ -1,5 +1,4 @@
-#include "fanin/bench/remote.hpp"
-
+// The listeners of a measurement for a process on another host.
 #include <sys/prctl.h>
 #include <unistd.h>
 

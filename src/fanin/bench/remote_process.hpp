@@ -1,5 +1,5 @@
 // A process of a benchmark on a host of a list (executive/host_process.hpp), or where
-// `fanin bench ... --listen` listens (remote.hpp). There it is the one member of a ProcessGroup,
+// `fanin bench ... --listen` listens (serve_ends()). There it is the one member of a ProcessGroup,
 // about which questions are answered.
 //
 //   to it     {"part": {...}}                            once: bodies.hpp
