@@ -13,19 +13,20 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::size_t index_max = 4096;
-
 Result<ProcessGroup::Body> ends_body(const json::Value& task) {
   auto spec = FANIN_TRY(Spec::from_json(task.at("ends")));
   auto ends = FANIN_TRY(make_ends(spec));
-  if (const json::Value* listen = task.find("listen"))
-    return [own = std::move(ends), index = listen->natural()](ProcessStats& stats) {
-      return own.listen(index, stats);
-    };
+  const bool listens = task.find("listen") != nullptr;
+  const std::size_t index = task.at(listens ? "listen" : "connect").natural();
+  if (index >= (listens ? ends.listeners : ends.connectors))
+    return fail(ErrorKind::malformed, "no such process");
+  if (listens)
+    return [own = std::move(ends), index](ProcessStats& stats) { return own.listen(index, stats); };
   std::vector<std::string> addresses;
   for (const auto& address : task.at("addresses").list()) addresses.push_back(address.text());
-  return [own = std::move(ends), addresses, index = task.at("connect").natural()](
-             ProcessStats& stats) { return own.connect(index, addresses, stats); };
+  return [own = std::move(ends), addresses, index](ProcessStats& stats) {
+    return own.connect(index, addresses, stats);
+  };
 }
 
 } // namespace
@@ -39,8 +40,6 @@ json::Value end_task(const Spec& spec, std::size_t index,
 }
 
 Result<ProcessGroup::Body> body_of(const json::Value& task) {
-  for (const char* key : {"listen", "connect", "node"})
-    if (task.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
   if (task.find("ends") != nullptr) return ends_body(task);
   if (task.find("evb") != nullptr) return evb_body(task);
   if (const json::Value* said = task.find("send")) {
