@@ -42,10 +42,11 @@ if(TARGET PkgConfig::VERBS)
 endif()
 add_compile_definitions(FANIN_HAVE_VERBS=$<BOOL:${VERBS_FOUND}>)
 
-# Peers of the benchmarks, all optional. libfanin is linked to none of them: libzmq is loaded by the processes that
-# measure it (its header is needed here), MPI is used by a program of its own.
+# Peers of the benchmarks, all optional. libfanin is linked to none of them: libzmq is used by a shared module of the
+# command, MPI by a program of its own.
 find_path(FANIN_ZMQ_INCLUDE zmq.h)
-add_compile_definitions(FANIN_HAVE_ZMQ=$<BOOL:${FANIN_ZMQ_INCLUDE}>)
+find_library(FANIN_ZMQ_LIBRARY zmq)
+set(FANIN_DEP_zmq "${FANIN_ZMQ_LIBRARY}")
 set(FANIN_HAVE_MPI OFF)
 if(NOT FANIN_SANITIZE)
   find_package(MPI COMPONENTS C QUIET)

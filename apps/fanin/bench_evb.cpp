@@ -1,4 +1,5 @@
 // fanin bench evb: event building beside bare loops, in the same run.
+#include <array>
 #include <charconv>
 #include <memory>
 #include <string>
@@ -30,20 +31,11 @@ const std::string no_event_within_a_run = "0.001Hz"; // and yet connected
 struct EvbArguments : BenchArguments {
   std::size_t sources = 1;
   std::string fragment_sigma; // empty: all have the same size
-  std::string protocol = "push";
-  std::string shaping_window;
-  std::string integrity = "crc32c";
   std::string working_set;
   std::string requirement;
   std::string throttle;
-  std::string latency;
   std::string storage;
-  std::string page;
-  std::string readout_buffer;
-  std::string builder_buffer;
-  std::size_t batch_events = 0;
-  std::string batch_size;
-  std::string transfer_window;
+  std::vector<std::string> keys; // KEY=VALUE of the configuration
   std::string every; // empty: no course of time
   std::size_t side_load = 0;
   std::string side_load_from = "50%";
@@ -55,27 +47,46 @@ struct EvbArguments : BenchArguments {
   bool no_baselines = false;
 };
 
-// The options that are keys of the configuration, which says what is wrong with them.
+// Options that are keys of the configuration, which says what is wrong with them.
+struct KeyOption {
+  const char* name;
+  const char* key;
+  const char* text;
+};
+constexpr auto key_options = std::to_array<KeyOption>({
+    {"--protocol", "network.protocol", "push or pull"},
+    {"--shaping-window", "shaping.window",
+     "Most bytes under way to a builder unit with a shaping (shaping.window): three quarters of "
+     "the buffer of a switch's port"},
+    {"--integrity", "event.integrity", "crc32c or none"},
+    {"--latency", "event.latency", "Latency budget, as 0 (event.latency); default: 50ms"},
+    {"--page", "buffers.page", "Page size of all pools of payload (buffers.page)"},
+    {"--readout-buffer", "buffers.readout", "Memory of each readout unit"},
+    {"--builder-buffer", "buffers.builder", "Memory of each builder unit"},
+    {"--batch-events", "event.batch_events", "Most events in a batch"},
+    {"--batch-size", "event.batch_size", "Bytes at which a batch is cut, of all sources"},
+    {"--transfer-window", "network.transfer_window", "Most bytes under way to a builder unit"},
+});
+
+void add_key_options(CLI::App& command, EvbArguments& arguments) {
+  for (const KeyOption& option : key_options) {
+    command.add_option_function<std::string>(
+        option.name,
+        [&arguments, key = option.key](const std::string& value) {
+          arguments.keys.push_back(fmt::format("{}={}", key, value));
+        },
+        option.text);
+  }
+}
+
 std::vector<std::string> overrides(const EvbArguments& arguments, const net::Url& url, bool poll) {
   std::vector<std::string> all{fmt::format("network.url={}", url.text()),
                                fmt::format("network.wait={}", poll ? "poll" : "block"),
-                               fmt::format("network.protocol={}", arguments.protocol),
-                               fmt::format("shaping.policy={}", arguments.shaping),
-                               fmt::format("event.integrity={}", arguments.integrity)};
-  const auto add = [&all](std::string_view key, const std::string& value) {
-    if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
-  };
-  add("shaping.window", arguments.shaping_window);
-  add("run.output", arguments.storage);
-  add("trigger.rate", arguments.idle ? no_event_within_a_run : arguments.rate);
-  add("event.latency", arguments.latency);
-  add("buffers.page", arguments.page);
-  add("buffers.readout", arguments.readout_buffer);
-  add("buffers.builder", arguments.builder_buffer);
-  add("event.batch_events",
-      arguments.batch_events == 0 ? "" : fmt::to_string(arguments.batch_events));
-  add("event.batch_size", arguments.batch_size);
-  add("network.transfer_window", arguments.transfer_window);
+                               fmt::format("shaping.policy={}", arguments.shaping)};
+  all.insert(all.end(), arguments.keys.begin(), arguments.keys.end());
+  const std::string& rate = arguments.idle ? no_event_within_a_run : arguments.rate;
+  if (!rate.empty()) all.push_back("trigger.rate=" + rate);
+  if (!arguments.storage.empty()) all.push_back("run.output=" + arguments.storage);
   return all;
 }
 
@@ -314,14 +325,7 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--fragment-sigma", arguments->fragment_sigma,
                       "Sizes are log-normal with the mean --fragment-size and this standard "
                       "deviation");
-  command->add_option("--protocol", arguments->protocol, "push or pull")
-      ->check(CLI::IsMember({"push", "pull"}));
   command->add_option("--shaping", arguments->shaping, shapings);
-  command->add_option("--shaping-window", arguments->shaping_window,
-                      "Most bytes under way to a builder unit with a shaping (shaping.window): "
-                      "three quarters of the buffer of a switch's port");
-  command->add_option("--integrity", arguments->integrity, "crc32c or none")
-      ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--working-set", arguments->working_set,
                       "Working set of each end of the fair loop, as 8MiB");
   command->add_option("--rate", arguments->rate,
@@ -333,20 +337,10 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--throttle", arguments->throttle,
                       "Also measure with one builder unit held to this share of the processor "
                       "time that it takes, as 10%");
-  command->add_option("--latency", arguments->latency,
-                      "Latency budget, as 0 (event.latency); default: 50ms");
   command->add_option(
       "--storage", arguments->storage,
       "Folder to which events are written; files are removed after each measurement");
-  command->add_option("--page", arguments->page,
-                      "Page size of all pools of payload (buffers.page)");
-  command->add_option("--readout-buffer", arguments->readout_buffer, "Memory of each readout unit");
-  command->add_option("--builder-buffer", arguments->builder_buffer, "Memory of each builder unit");
-  command->add_option("--batch-events", arguments->batch_events, "Most events in a batch");
-  command->add_option("--batch-size", arguments->batch_size,
-                      "Bytes at which a batch is cut, of all sources");
-  command->add_option("--transfer-window", arguments->transfer_window,
-                      "Most bytes under way to a builder unit");
+  add_key_options(*command, *arguments);
   add_timeline_options(*command, *arguments);
   command->add_flag("--ladder", arguments->ladder,
                     "Also measure the layers between the bare loop and event building");

@@ -18,7 +18,6 @@
 #include "fanin/bench/bodies.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/message_bench.hpp"
-#include "fanin/bench/remote.hpp"
 #include "reading.hpp"
 #include "terminal.hpp"
 

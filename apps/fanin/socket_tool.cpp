@@ -15,13 +15,13 @@
 namespace fanin::command {
 namespace {
 
+using Seconds = std::chrono::duration<double>;
+
 constexpr Duration progress_every = std::chrono::seconds{1};
 constexpr Duration linger = std::chrono::seconds{5}; // after --duration, as the transports
 constexpr Duration soon = std::chrono::milliseconds{200}; // what takes less needs no arguments
 constexpr std::uint32_t size_max = 64U << 20;
 constexpr int messages_per_turn = 1024;
-
-double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
 
 } // namespace
 
@@ -233,11 +233,11 @@ SocketTool::counted_of(const message::SocketCounters& counters) const {
 
 void SocketTool::show_progress(const message::SocketCounters& counters) {
   const auto [messages, bytes] = counted_of(counters);
-  const double interval = seconds(progress_every);
-  terminal_.progress(
-      fmt::format("{:5.0f} s  {} messages  {}  {}", seconds(context_->loop().now() - begin_),
-                  messages, format_rate(static_cast<double>(messages - shown_messages_) / interval),
-                  format_bandwidth(static_cast<double>(bytes - shown_bytes_) / interval)));
+  const double interval = Seconds(progress_every).count();
+  terminal_.progress(fmt::format(
+      "{:5.0f} s  {} messages  {}  {}", Seconds(context_->loop().now() - begin_).count(), messages,
+      format_rate(static_cast<double>(messages - shown_messages_) / interval),
+      format_bandwidth(static_cast<double>(bytes - shown_bytes_) / interval)));
   shown_messages_ = messages;
   shown_bytes_ = bytes;
 }
@@ -265,7 +265,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   const auto [messages, bytes] = counted_of(counters);
   // From the first message to the last; of a side that moved none there is neither.
   const Duration moving = last_ == Time{} ? Duration{} : last_ - first_;
-  const double time = seconds(moving);
+  const double time = Seconds(moving).count();
   const auto rate = [time](std::uint64_t count) {
     return time > 0 ? static_cast<double>(count) / time : 0;
   };

@@ -1,4 +1,4 @@
-#include "fanin/bench/bare_fabric.hpp"
+#include "fanin/bench/peer_modules.hpp"
 
 #include <sched.h>
 
@@ -336,8 +336,7 @@ private:
   std::size_t messages_ = 0; // complete, and not yet asked for
 };
 
-Result<Ends> fabric_stream(const Spec& spec) {
-  FANIN_TRY(check_connected(spec));
+Ends fabric_stream(const Spec& spec) {
   Ends ends;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
@@ -354,8 +353,7 @@ Result<Ends> fabric_stream(const Spec& spec) {
   return ends;
 }
 
-Result<Ends> fabric_roundtrip(const Spec& spec) {
-  FANIN_TRY(check_connected(spec));
+Ends fabric_roundtrip(const Spec& spec) {
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
@@ -375,6 +373,12 @@ Result<Ends> fabric_roundtrip(const Spec& spec) {
 } // namespace
 } // namespace fanin::bench
 
-extern "C" void fanin_bare_fabric(fanin::bench::BareFabric& loops) {
-  loops = {.stream = fanin::bench::fabric_stream, .roundtrip = fanin::bench::fabric_roundtrip};
+extern "C" void fanin_bare_fabric(const fanin::bench::Spec& spec,
+                                  fanin::Result<fanin::bench::Ends>& ends) {
+  using namespace fanin::bench;
+  if (const auto connected = check_connected(spec); !connected) {
+    ends = std::unexpected(connected.error());
+  } else {
+    ends = spec.pattern == Pattern::stream ? fabric_stream(spec) : fabric_roundtrip(spec);
+  }
 }

@@ -162,11 +162,7 @@ Result<Ends> shared_memory_roundtrip(const Spec& spec) {
 }
 
 Ends one_process_stream(const Spec& spec) {
-  Ends ends;
-  ends.listeners = 0;
-  ends.connectors_count = true;
-  ends.connect = [spec](std::size_t, const std::vector<std::string>&,
-                        ProcessStats& stats) -> Result<> {
+  return in_one_process([spec](ProcessStats& stats) -> Result<> {
     const PageLayout layout{spec.size, spec.page};
     const PayloadSource source(spec.size);
     std::vector<std::byte> page(layout.page());
@@ -177,16 +173,11 @@ Ends one_process_stream(const Spec& spec) {
       stats.messages.add(records);
       stats.bytes.add(std::uint64_t{records} * layout.size);
     }
-  };
-  return ends;
+  });
 }
 
 Ends memcpy_stream(const Spec& spec) {
-  Ends ends;
-  ends.listeners = 0;
-  ends.connectors_count = true;
-  ends.connect = [spec](std::size_t, const std::vector<std::string>&,
-                        ProcessStats& stats) -> Result<> {
+  return in_one_process([spec](ProcessStats& stats) -> Result<> {
     const PayloadSource source(spec.size);
     const std::size_t count = std::max<std::size_t>(1, copied_set / spec.size);
     std::vector<std::byte> to(count * spec.size);
@@ -197,8 +188,7 @@ Ends memcpy_stream(const Spec& spec) {
       stats.messages.add(count);
       stats.bytes.add(to.size());
     }
-  };
-  return ends;
+  });
 }
 
 } // namespace fanin::bench

@@ -8,36 +8,45 @@
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/evb_processes.hpp"
 #include "fanin/bench/fragment_sender.hpp"
+#include "fanin/bench/members.hpp"
 
 namespace fanin::bench {
 namespace {
 
-constexpr std::size_t index_max = 4096;
-
 Result<ProcessGroup::Body> ends_body(const json::Value& task) {
   auto spec = FANIN_TRY(Spec::from_json(task.at("ends")));
   auto ends = FANIN_TRY(make_ends(spec));
-  if (const json::Value* listen = task.find("listen"))
-    return [own = std::move(ends), index = listen->natural()](ProcessStats& stats) {
-      return own.listen(index, stats);
-    };
+  const bool listens = task.find("listen") != nullptr;
+  const std::size_t index = task.at(listens ? "listen" : "connect").natural();
+  if (index >= (listens ? ends.listeners : ends.connectors))
+    return fail(ErrorKind::malformed, "no such process");
+  if (listens)
+    return [own = std::move(ends), index](ProcessStats& stats) { return own.listen(index, stats); };
   std::vector<std::string> addresses;
   for (const auto& address : task.at("addresses").list()) addresses.push_back(address.text());
-  return [own = std::move(ends), addresses, index = task.at("connect").natural()](
-             ProcessStats& stats) { return own.connect(index, addresses, stats); };
+  return [own = std::move(ends), addresses, index](ProcessStats& stats) {
+    return own.connect(index, addresses, stats);
+  };
 }
 
 } // namespace
 
+json::Value end_task(const Spec& spec, std::size_t index,
+                     const std::vector<std::string>* addresses) {
+  json::Value task =
+      json::Object{{"ends", spec.to_json()}, {addresses == nullptr ? "listen" : "connect", index}};
+  if (addresses != nullptr) task["addresses"] = json::List(addresses->begin(), addresses->end());
+  return task;
+}
+
 Result<ProcessGroup::Body> body_of(const json::Value& task) {
-  for (const char* key : {"listen", "connect", "node"})
-    if (task.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
   if (task.find("ends") != nullptr) return ends_body(task);
   if (task.find("evb") != nullptr) return evb_body(task);
-  if (const json::Value* said = task.find("send"))
-    return [options = SenderOptions::from_json(*said)](ProcessStats& stats) {
-      return send_fragments(options, stats);
-    };
+  if (const json::Value* said = task.find("send")) {
+    SenderOptions options;
+    FANIN_TRY(read_object(*said, options));
+    return [options](ProcessStats& stats) { return send_fragments(options, stats); };
+  }
   return fail(ErrorKind::malformed, "an unknown part");
 }
 
@@ -52,32 +61,14 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
                                  fmt::format("{}x{}", ends.connectors, spec.receivers)));
   ProcessGroup group;
   group.watch_switches(hosts.switch_words);
-  std::vector<std::string> addresses;
-  const auto task_on = [&spec](const executive::Host& host, std::size_t rail) {
+  return run_ends(group, ends, window, [&](std::size_t index, const auto* addresses) {
+    const bool listens = addresses == nullptr;
+    const executive::Host& host = hosts.hosts[1 + (listens ? readouts + index / rails : index)];
     Spec own = spec;
-    own.url.host = host.addresses.at(rail);
-    json::Value task;
-    task["ends"] = own.to_json();
-    return task;
-  };
-  for (std::size_t i = 0; i < ends.listeners; ++i) {
-    const executive::Host& host = hosts.hosts[1 + readouts + i / rails];
-    json::Value task = task_on(host, i % rails);
-    task["listen"] = i;
-    FANIN_TRY(group.start_on(host, fmt::format("listener{}", i), task));
-  }
-  for (std::size_t i = 0; i < ends.listeners; ++i) {
-    FANIN_TRY(group.wait_until_ready(i));
-    addresses.emplace_back(group.stats(i).text.data());
-  }
-  for (std::size_t i = 0; i < ends.connectors; ++i) {
-    const executive::Host& host = hosts.hosts[1 + i];
-    json::Value task = task_on(host, 0);
-    task["connect"] = i;
-    for (const auto& address : addresses) task["addresses"].append(address);
-    FANIN_TRY(group.start_on(host, fmt::format("connector{}", i), task));
-  }
-  return group.measure(window.warmup, window.duration);
+    own.url.host = host.addresses.at(listens ? index % rails : 0);
+    return group.start_on(host, fmt::format("{}{}", listens ? "listener" : "connector", index),
+                          end_task(own, index, addresses));
+  });
 }
 
 executive::HostList with_both_on_each(const executive::HostList& hosts, std::size_t senders) {

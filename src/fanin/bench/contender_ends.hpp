@@ -50,12 +50,10 @@ namespace fanin::bench {
 // What FI_EP_MSG of the same provider gives without a library: two endpoints, a window of buffers
 // at each, and fi_cq_read in a loop. Errors: unsupported, where there is no libfabric or the
 // provider has datagrams only.
-[[nodiscard]] Result<Ends> bare_fabric_stream(const Spec& spec);
-[[nodiscard]] Result<Ends> bare_fabric_roundtrip(const Spec& spec);
+[[nodiscard]] Result<Ends> bare_fabric_ends(const Spec& spec); // a stream, or a round trip
 
 // ZeroMQ: PUSH and PULL, PAIR, PUB and SUB, with its default settings. Over ipc where fanin's URL
-// is of this host only. libzmq is loaded by the processes that use it, so that libfanin does not
-// depend on it. Errors: unsupported, with how to get it.
+// is of this host only. Errors: unsupported, with how to get it.
 [[nodiscard]] Result<Ends> zeromq_ends(const Spec& spec);
 
 // MPI: fanin-mpi-peer, a program beside the command, started by mpirun as two ranks of this host.

@@ -22,9 +22,8 @@ Result<Ends> raw_ends(const Spec& spec) {
     return shared_memory_stream(spec);
   if (spec.url.scheme == "inproc" && spec.pattern == Pattern::stream)
     return one_process_stream(spec);
-  if (spec.url.scheme.starts_with("ofi+") && roundtrip) return bare_fabric_roundtrip(spec);
-  if (spec.url.scheme.starts_with("ofi+") && spec.pattern == Pattern::stream)
-    return bare_fabric_stream(spec);
+  if (spec.url.scheme.starts_with("ofi+") && (roundtrip || spec.pattern == Pattern::stream))
+    return bare_fabric_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: there is no bare loop for {} over {}",
                                                   spec.peer, name(spec.pattern), spec.url.scheme));
 }
@@ -34,7 +33,7 @@ Result<Ends> ends_of(const Spec& spec) {
   if (spec.peer == "raw" || (spec.peer == "fair" && spec.pattern == Pattern::nxn))
     return raw_ends(spec);
   if (spec.peer == "memcpy" && spec.pattern == Pattern::stream) return memcpy_stream(spec);
-  if (spec.peer == "zeromq") return zeromq_ends(spec);
+  if (spec.peer == "zeromq" && spec.pattern != Pattern::nxn) return zeromq_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: not measured in this pattern", spec.peer));
 }
 
@@ -46,9 +45,9 @@ Result<Ends> make_ends(const Spec& spec) {
   return ends;
 }
 
-Result<TunedLoop> tune(const Spec& spec, bool may_poll,
-                       const std::function<Result<Sample>(const Spec&)>& probe,
-                       const RoundOptions& options, const Progress& progress) {
+Result<std::size_t> tune(Spec& spec, bool may_poll,
+                         const std::function<Result<Sample>(const Spec&)>& probe,
+                         const RoundOptions& options, const Progress& progress) {
   std::vector<Spec> specs;
   std::vector<Contender> probes;
   for (const net::WaitPolicy wait : {net::WaitPolicy::block, net::WaitPolicy::poll}) {
@@ -63,7 +62,8 @@ Result<TunedLoop> tune(const Spec& spec, bool may_poll,
     }
   }
   const auto fastest = FANIN_TRY(find_fastest(probes, options, progress));
-  return TunedLoop{specs[fastest.index], fastest.dropped};
+  spec = specs[fastest.index];
+  return fastest.dropped;
 }
 
 } // namespace fanin::bench

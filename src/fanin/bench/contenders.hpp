@@ -20,14 +20,10 @@ namespace fanin::bench {
 // Of a bare loop, where nothing else is known.
 inline constexpr std::uint64_t usual_page = 256U << 10;
 
-struct TunedLoop {
-  Spec spec;
-  std::size_t dropped = 0; // probes
-};
-// The bare loop that is fastest here: its size of a page and, if it may poll, whether it polls. It
-// need not. Errors: as of find_fastest().
-[[nodiscard]] Result<TunedLoop> tune(const Spec& spec, bool may_poll,
-                                     const std::function<Result<Sample>(const Spec&)>& probe,
-                                     const RoundOptions& options, const Progress& progress);
+// Makes the bare loop the one that is fastest here: its size of a page and, if it may poll, whether
+// it polls. It need not. How many probes were dropped. Errors: as of find_fastest().
+[[nodiscard]] Result<std::size_t> tune(Spec& spec, bool may_poll,
+                                       const std::function<Result<Sample>(const Spec&)>& probe,
+                                       const RoundOptions& options, const Progress& progress);
 
 } // namespace fanin::bench

@@ -1,5 +1,5 @@
 // A contender as two kinds of processes: those that listen, and those that connect to them. Those
-// that receive count. The same ends run on one host or, with remote.hpp, on two.
+// that receive count. The same ends run on one host or, with bodies.hpp, on several.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +26,27 @@ struct Ends {
   bool one_core_each = false; // where there are cores enough: processes of one thread
 };
 
+// One process that does it all, and counts.
+[[nodiscard]] Ends in_one_process(std::function<Result<>(ProcessStats&)> run);
+
 struct Window {
   Duration warmup{};
   Duration duration{};
 };
 
-// Their addresses. Errors: one does not start.
-[[nodiscard]] Result<std::vector<std::string>> start_listeners(ProcessGroup& group,
-                                                               const Ends& ends);
-[[nodiscard]] Result<> start_connectors(ProcessGroup& group, const Ends& ends,
-                                        const std::vector<std::string>& addresses);
-// Ends the first connector, which started as number `index`.
-[[nodiscard]] Result<Histogram> take_latency(ProcessGroup& group, std::size_t index);
+// Starts one of the ends in a group: a listener, or a connector to these addresses.
+using StartEnd = std::function<Result<std::size_t>(std::size_t index,
+                                                   const std::vector<std::string>* addresses)>;
+// On this host. `ends` outlives the call.
+[[nodiscard]] Result<std::size_t> start_here(ProcessGroup& group, const Ends& ends,
+                                             std::size_t index,
+                                             const std::vector<std::string>* addresses);
+// The scheduler likes to put two that talk to each other on one core.
+void keep_to_core(const Ends& ends, std::size_t process);
 
+// All ends in `group`, which is empty. Errors: one does not start, and those of the measurement.
+[[nodiscard]] Result<Sample> run_ends(ProcessGroup& group, const Ends& ends, const Window& window,
+                                      const StartEnd& start);
 // On this host.
 [[nodiscard]] Result<Sample> run_ends(const Ends& ends, const Window& window);
 

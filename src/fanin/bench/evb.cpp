@@ -24,8 +24,9 @@ namespace {
 constexpr std::string_view throttled = "throttled"; // the contender
 constexpr Window evb_probe{std::chrono::milliseconds{100}, std::chrono::milliseconds{400}};
 
-double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
-double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
+std::string ratio_text(const json::Value& ratio) {
+  return ratio.is_null() ? "-" : fmt::format("{:.3f}", ratio.real());
+}
 
 class EvbBench {
 public:
@@ -66,9 +67,6 @@ private:
   [[nodiscard]] bool with_baselines() const {
     return with_nxn() && options_.url.scheme == "tcp" && !options_.hosts;
   }
-  void say(std::string_view text) const {
-    if (progress_) progress_(text);
-  }
 
   // What the baselines and `nxn` have in common.
   [[nodiscard]] Spec baseline(std::string_view peer, std::uint64_t set, bool checksum) const {
@@ -92,14 +90,12 @@ private:
     const auto probe = [this](const Spec& spec) {
       auto sample = run_ends(bare_tcp_ends(spec), evb_probe);
       if (sample)
-        say(fmt::format("{} with pages of {}, {}: {}", spec.peer, format_size(spec.page),
-                        name(spec.wait), format_bandwidth(bytes_per_s(*sample))));
+        say(progress_, fmt::format("{} with pages of {}, {}: {}", spec.peer, format_size(spec.page),
+                                   name(spec.wait), format_bandwidth(bytes_per_s(*sample))));
       return sample;
     };
-    auto tuned = FANIN_TRY(
+    probes_dropped_ += FANIN_TRY(
         tune(loop, loop.wait == net::WaitPolicy::poll, probe, options_.rounds, progress_));
-    probes_dropped_ += tuned.dropped;
-    loop = std::move(tuned.spec);
     return {};
   }
 
@@ -234,7 +230,7 @@ private:
     object["batch_events"] = own.system.batch_events;
     object["batch_bytes"] = own.system.batch_size;
     object["transfer_window_bytes"] = own.system.transfer_window;
-    object["duration_s"] = seconds(options_.window.duration);
+    object["duration_s"] = std::chrono::duration<double>(options_.window.duration).count();
     object["runs"] = options_.rounds.runs;
     if (with_baselines()) {
       object["raw_page_bytes"] = raw_.page;
@@ -301,7 +297,8 @@ private:
     for (const auto& [key, fraction] :
          {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
       put(object, key, rate(series, [fraction](const Sample& sample) {
-            return microseconds(sample.latency.quantile(fraction));
+            return std::chrono::duration<double, std::micro>(sample.latency.quantile(fraction))
+                .count();
           }));
     }
   }
@@ -333,14 +330,6 @@ private:
 Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress) {
   return EvbBench{options, progress}.run();
 }
-
-namespace {
-
-std::string ratio_text(const json::Value& ratio) {
-  return ratio.is_null() ? "-" : fmt::format("{:.3f}", ratio.real());
-}
-
-} // namespace
 
 std::string evb_table(const json::Value& result) {
   std::string text =

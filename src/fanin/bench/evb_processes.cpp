@@ -5,15 +5,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fanin/base/try.hpp"
 #include "fanin/bench/cpu_quota.hpp"
 #include "fanin/bench/fragment_sender.hpp"
-#include "fanin/builder/lane.hpp"
+#include "fanin/bench/members.hpp"
 #include "fanin/executive/observer.hpp"
 #include "fanin/executive/process.hpp"
 
@@ -88,7 +90,7 @@ Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
     std::iota(nodes.begin(), nodes.end(), 0U);
     return run_child(setup.configuration, std::move(nodes), stats);
   }));
-  return group.wait_until_running(started);
+  return group.wait_until(started, ProcessStats::State::running);
 }
 
 // Of the readout unit with that number, whose process says in `said` where its sources wait.
@@ -110,11 +112,11 @@ SenderOptions sender_options(const EvbSetup& setup, std::size_t readout, std::st
 Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
   if (!setup.shape.receive) return {};
   for (std::size_t i = 0; i < setup.shape.readout_units; ++i) {
-    FANIN_TRY(group.wait_until_ready(1 + i));
+    FANIN_TRY(group.wait_until(1 + i, ProcessStats::State::ready));
     const auto options = sender_options(setup, i, group.stats(1 + i).text.data());
     const std::string name = fmt::format("sender{}", i);
     json::Value task;
-    task["send"] = options.to_json();
+    task["send"] = object_of(options);
     FANIN_TRY(setup.hosts != nullptr ? group.start_on(setup.hosts->hosts[1 + i], name, task)
                                      : group.start(name, [&options](ProcessStats& stats) {
                                          return send_fragments(options, stats);
@@ -125,17 +127,8 @@ Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
 
 json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
   json::Value task;
-  json::Value& said = task["evb"];
-  said["rus"] = setup.shape.readout_units;
-  said["bus"] = setup.shape.builder_units;
-  said["sources"] = setup.shape.sources;
-  said["fragment_size"] = setup.shape.fragment_size;
-  said["fragment_sigma"] = setup.shape.fragment_sigma;
-  said["receive"] = setup.shape.receive;
-  said["rails"] = setup.shape.rails;
-  said["url"] = setup.shape.url;
-  for (const auto& one : setup.shape.overrides) said["overrides"].append(one);
-  said["hosts"] = setup.hosts->addresses();
+  task["evb"] = object_of(setup.shape);
+  task["hosts"] = setup.hosts->addresses();
   task["node"] = node;
   task["poll"] = wait == net::WaitPolicy::poll;
   return task;
@@ -163,38 +156,33 @@ Result<> start_all(ProcessGroup& group, const EvbSetup& setup) {
   if (setup.hosts == nullptr && setup.configuration.processes.size() == 1)
     return start_in_one_process(group, setup);
   const auto manager = FANIN_TRY(start_node(group, setup, 0, {}));
-  FANIN_TRY(group.wait_until_ready(manager));
+  FANIN_TRY(group.wait_until(manager, ProcessStats::State::ready));
   const std::string url = group.stats(manager).text.data();
   for (std::size_t i = 1; i < setup.configuration.nodes.size(); ++i)
     FANIN_TRY(start_node(group, setup, i, url));
   FANIN_TRY(start_senders(group, setup));
-  return group.wait_until_running(manager);
+  return group.wait_until(manager, ProcessStats::State::running);
 }
 
 // Where one measurement writes to; removed with all that is in it.
-class Folder {
-public:
-  static Result<Folder> make(const std::string& parent) {
-    std::error_code error;
-    std::filesystem::create_directories(parent, error);
-    std::string path = parent + "/evb-XXXXXX";
-    if (error || mkdtemp(path.data()) == nullptr)
-      return fail_errno(ErrorKind::usage, fmt::format("{}: no folder can be made there", parent),
-                        errno);
-    return Folder(std::move(path));
-  }
-  Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Folder& operator=(Folder&&) = delete;
-  ~Folder() {
+struct RemoveFolder {
+  void operator()(const std::string* path) const {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    std::filesystem::remove_all(*path, ignored);
+    delete path;
   }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-private:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
 };
+using Folder = std::unique_ptr<const std::string, RemoveFolder>;
+
+Result<Folder> make_folder(const std::string& parent) {
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  std::string path = parent + "/evb-XXXXXX";
+  if (error || mkdtemp(path.data()) == nullptr)
+    return fail_errno(ErrorKind::usage, fmt::format("{}: no folder can be made there", parent),
+                      errno);
+  return Folder(new std::string(std::move(path)));
+}
 
 using MeasureGroup = std::function<Result<Sample>(ProcessGroup&)>;
 
@@ -212,14 +200,6 @@ Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   return sample;
 }
 
-// One rail is the configuration's network.
-std::string rails_text(const EvbShape& shape) {
-  if (shape.rails == 1) return {};
-  std::string list;
-  for (std::size_t i = 0; i < shape.rails; ++i)
-    list += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", shape.url);
-  return fmt::format("url = [{}]\n", list);
-}
 } // namespace
 
 Result<config::Configuration> evb_configuration(const EvbShape& shape) {
@@ -232,31 +212,23 @@ Result<config::Configuration> evb_configuration(const EvbShape& shape) {
                        shape.fragment_sigma);
   else if (!shape.receive)
     size = fmt::format(", size = \"{}B\"", shape.fragment_size);
-  const std::string text = fmt::format(
-      "run.output = \"discard\"\n"
-      "[[readout]]\ncount = {}\n"
-      "source = [{{ id = 1, count = {}, {}{}, fragment_max = \"{}B\" }}]\n"
-      "[[builder]]\ncount = {}\n{}",
-      shape.readout_units, shape.sources, type, size,
-      std::max(shape.fragment_size, usual_fragment_max), shape.builder_units, rails_text(shape));
+  const std::vector<std::string> rails(shape.rails, fmt::format("\"{}\"", shape.url));
+  const std::string text =
+      fmt::format("run.output = \"discard\"\n"
+                  "[[readout]]\ncount = {}\n"
+                  "source = [{{ id = 1, count = {}, {}{}, fragment_max = \"{}B\" }}]\n"
+                  "[[builder]]\ncount = {}\n{}",
+                  shape.readout_units, shape.sources, type, size,
+                  std::max(shape.fragment_size, usual_fragment_max), shape.builder_units,
+                  rails.size() == 1 ? "" : fmt::format("url = [{}]\n", fmt::join(rails, ", ")));
   return config::parse(text, "bench evb", shape.overrides);
 }
 
 Result<ProcessGroup::Body> evb_body(const json::Value& task) {
-  const json::Value& said = task.at("evb");
-  EvbShape shape{.readout_units = said.at("rus").natural(),
-                 .builder_units = said.at("bus").natural(),
-                 .sources = said.at("sources").natural(),
-                 .fragment_size = static_cast<std::uint32_t>(said.at("fragment_size").natural()),
-                 .fragment_sigma = static_cast<std::uint32_t>(said.at("fragment_sigma").natural()),
-                 .receive = said.at("receive").boolean(),
-                 .rails =
-                     std::clamp<std::size_t>(said.at("rails").natural(), 1, builder::rails_max),
-                 .url = said.at("url").text(),
-                 .overrides = {}};
-  for (const auto& one : said.at("overrides").list()) shape.overrides.push_back(one.text());
+  EvbShape shape;
+  FANIN_TRY(read_object(task.at("evb"), shape));
   auto configuration = FANIN_TRY(evb_configuration(shape));
-  const auto hosts = FANIN_TRY(executive::parse_hosts(said.at("hosts").text(), "hosts"));
+  const auto hosts = FANIN_TRY(executive::parse_hosts(task.at("hosts").text(), "hosts"));
   FANIN_TRY(executive::assign_hosts(configuration, hosts));
   const std::size_t node = task.at("node").natural();
   if (node >= configuration.nodes.size()) return fail(ErrorKind::malformed, "no such node");
@@ -276,9 +248,9 @@ Result<Sample> run_evb(const EvbSetup& setup, const Window& window, bool idle, c
     return group.measure(window.warmup, window.duration, !idle, watch);
   };
   if (setup.configuration.run.output.empty()) return measure_evb(setup, measure);
-  const auto folder = FANIN_TRY(Folder::make(setup.configuration.run.output));
+  const auto folder = FANIN_TRY(make_folder(setup.configuration.run.output));
   EvbSetup own = setup;
-  own.configuration.run.output = folder.path();
+  own.configuration.run.output = *folder;
   return measure_evb(own, measure);
 }
 

@@ -11,6 +11,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/bench/ends.hpp"
 #include "fanin/bench/processes.hpp"
+#include "fanin/builder/lane.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/host_list.hpp"
 #include "fanin/net/loop.hpp"
@@ -28,6 +29,18 @@ struct EvbShape {
   std::size_t rails = 1; // of builder units
   std::string url = "tcp"; // of each rail
   std::vector<std::string> overrides; // as of `fanin run --set`
+
+  static void each_member(auto& self, const auto& visit) { // members.hpp
+    visit("rus", self.readout_units);
+    visit("bus", self.builder_units);
+    visit("sources", self.sources);
+    visit("fragment_size", self.fragment_size);
+    visit("fragment_sigma", self.fragment_sigma);
+    visit("receive", self.receive);
+    visit("rails", self.rails, 1, builder::rails_max);
+    visit("url", self.url);
+    visit("overrides", self.overrides);
+  }
 };
 
 struct EvbSetup {

@@ -76,24 +76,6 @@ private:
 
 } // namespace
 
-json::Value SenderOptions::to_json() const {
-  json::Value said;
-  for (const std::string& url : urls) said["urls"].append(url);
-  said["first"] = first;
-  said["size"] = size;
-  said["checksum"] = checksum;
-  return said;
-}
-
-SenderOptions SenderOptions::from_json(const json::Value& said) {
-  SenderOptions options{.urls = {},
-                        .first = static_cast<SourceId>(said.at("first").natural()),
-                        .size = static_cast<std::uint32_t>(said.at("size").natural()),
-                        .checksum = said.at("checksum").boolean()};
-  for (const auto& url : said.at("urls").list()) options.urls.push_back(url.text());
-  return options;
-}
-
 // A source is not read while others lack data for the same events, so none may be waited for alone.
 Result<> send_fragments(const SenderOptions& options, ProcessStats& stats) {
   const PayloadSource payload(options.size);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fanin/base/identity.hpp"
-#include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/bench/processes.hpp"
 
@@ -19,8 +18,12 @@ struct SenderOptions {
   std::uint32_t size = 0; // bytes of a fragment
   bool checksum = true; // CRC32C with each fragment
 
-  [[nodiscard]] json::Value to_json() const;
-  [[nodiscard]] static SenderOptions from_json(const json::Value& said);
+  static void each_member(auto& self, const auto& visit) { // members.hpp
+    visit("urls", self.urls);
+    visit("first", self.first);
+    visit("size", self.size);
+    visit("checksum", self.checksum);
+  }
 };
 
 // Until the readout unit has closed its connections. Errors: refused, malformed (an address).

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/doctor/host.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/version.hpp"
 
@@ -25,13 +26,6 @@ std::string processor() {
   return "unknown";
 }
 
-std::string cache_size(int index) {
-  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
-  std::string size;
-  std::getline(file, size);
-  return size;
-}
-
 } // namespace
 
 json::Value describe_machine() {
@@ -40,8 +34,11 @@ json::Value describe_machine() {
   (void)uname(&system);
   machine["processor"] = processor();
   machine["cores"] = executive::usable_cores();
-  machine["cache_l2"] = cache_size(2);
-  machine["cache_l3"] = cache_size(3);
+  const doctor::Host host;
+  for (const int level : {2, 3})
+    machine[fmt::format("cache_l{}", level)] =
+        host.text(fmt::format("sys/devices/system/cpu/cpu0/cache/index{}/size", level))
+            .value_or("");
   machine["kernel"] = std::string(system.release);
   machine["memory_bytes"] = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                             static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -69,28 +66,15 @@ ProcessorTime processor_time() {
   return time;
 }
 
-namespace {
 double share_between(const ProcessorTime& before, const ProcessorTime& after,
                      std::uint64_t ProcessorTime::* which) {
   if (after.all <= before.all || after.*which < before.*which) return 0;
   return static_cast<double>(after.*which - before.*which) /
          static_cast<double>(after.all - before.all);
 }
-} // namespace
-
-double stolen_between(const ProcessorTime& before, const ProcessorTime& after) {
-  return share_between(before, after, &ProcessorTime::stolen);
-}
-
-double idle_between(const ProcessorTime& before, const ProcessorTime& after) {
-  return share_between(before, after, &ProcessorTime::idle);
-}
 
 std::string host_congestion() {
-  std::ifstream file("/proc/sys/net/ipv4/tcp_congestion_control");
-  std::string name;
-  file >> name;
-  return name.empty() ? "cubic" : name;
+  return doctor::Host().text("proc/sys/net/ipv4/tcp_congestion_control").value_or("cubic");
 }
 
 } // namespace fanin::bench

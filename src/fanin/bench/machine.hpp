@@ -18,9 +18,9 @@ struct ProcessorTime {
   std::uint64_t idle = 0;
 };
 [[nodiscard]] ProcessorTime processor_time();
-// Shares of it.
-[[nodiscard]] double stolen_between(const ProcessorTime& before, const ProcessorTime& after);
-[[nodiscard]] double idle_between(const ProcessorTime& before, const ProcessorTime& after);
+// A share of it.
+[[nodiscard]] double share_between(const ProcessorTime& before, const ProcessorTime& after,
+                                   std::uint64_t ProcessorTime::* which);
 
 // What TCP connections have that ask for nothing: those of other libraries.
 [[nodiscard]] std::string host_congestion();

@@ -40,12 +40,12 @@ Result<Sample> measure_once(const Contender& contender, const RoundOptions& opti
   const ProcessorTime before = options.processor_time();
   auto sample = contender.run();
   if (!sample) return fail(sample.error().kind, contender.what + ": " + sample.error().text);
-  sample->stolen = stolen_between(before, options.processor_time());
+  sample->stolen = share_between(before, options.processor_time(), &ProcessorTime::stolen);
   return sample;
 }
 
-void say_dropped(const Progress& progress, double stolen) {
-  if (progress) progress(fmt::format("dropped: {:.1f} % of the time was stolen", 100 * stolen));
+std::string dropped_text(double stolen) {
+  return fmt::format("dropped: {:.1f} % of the time was stolen", 100 * stolen);
 }
 
 std::unexpected<Error> too_many_dropped(std::size_t dropped, std::size_t all, std::string_view what,
@@ -54,6 +54,23 @@ std::unexpected<Error> too_many_dropped(std::size_t dropped, std::size_t all, st
               fmt::format("{} of {} {} had more than {:.0f} % of their time stolen: other machines "
                           "have this host's processors",
                           dropped, all, what, 100 * options.stolen_max));
+}
+
+double link_bytes_per_s(const Sample& sample) { return per_second(sample.link_bytes, sample); }
+
+Statistic divided(const Statistic& statistic, std::size_t by) {
+  const auto divisor = static_cast<double>(by);
+  return {statistic.median / divisor, statistic.min / divisor, statistic.max / divisor};
+}
+
+void put_testbed(json::Value& row, const Series& series) {
+  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
+  put(row, "idle_cpu", idle);
+  put(row, "retransmitted",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
+  put(row, "switch_drops",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
+  row["loaded"] = idle.median < idle_least;
 }
 
 } // namespace
@@ -108,9 +125,6 @@ Statistic ratio(const Series& series, const Series& baseline, const Rate& of) {
 
 Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundOptions& options,
                           const Progress& progress) {
-  const auto say = [&progress](const std::string& text) {
-    if (progress) progress(text);
-  };
   Rounds rounds;
   for (const auto& contender : contenders) rounds.all.push_back({contender.what, {}});
   for (std::size_t run = 0; run < options.runs;) {
@@ -119,13 +133,13 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
     for (const auto& contender : contenders) {
       auto sample = FANIN_TRY(measure_once(contender, options));
       stolen = std::max(stolen, sample.stolen);
-      say(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs, contender.what,
-                      format_bandwidth(bytes_per_s(sample)), format_rate(messages_per_s(sample)),
-                      sample.remark));
+      say(progress, fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs,
+                                contender.what, format_bandwidth(bytes_per_s(sample)),
+                                format_rate(messages_per_s(sample)), sample.remark));
       samples.push_back(std::move(sample));
     }
     if (stolen > options.stolen_max) {
-      say_dropped(progress, stolen);
+      say(progress, dropped_text(stolen));
       if (++rounds.dropped <= options.runs) continue;
       return too_many_dropped(rounds.dropped, rounds.dropped + run, "rounds", options);
     }
@@ -150,7 +164,7 @@ Result<Fastest> find_fastest(const std::vector<Contender>& settings, const Round
         best_rate = std::max(best_rate, messages_per_s(sample));
         break;
       }
-      say_dropped(progress, sample.stolen);
+      say(progress, dropped_text(sample.stolen));
       ++fastest.dropped;
       if (++dropped > options.runs)
         return too_many_dropped(dropped, dropped, "probes of a baseline", options);
@@ -185,27 +199,6 @@ void put_ratio(json::Value& row, std::string_view name, const Series& series,
     put(row, key, ratio(series, *baseline, of));
   }
 }
-
-namespace {
-
-double link_bytes_per_s(const Sample& sample) { return per_second(sample.link_bytes, sample); }
-
-Statistic divided(const Statistic& statistic, std::size_t by) {
-  const auto divisor = static_cast<double>(by);
-  return {statistic.median / divisor, statistic.min / divisor, statistic.max / divisor};
-}
-
-void put_testbed(json::Value& row, const Series& series) {
-  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
-  put(row, "idle_cpu", idle);
-  put(row, "retransmitted",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
-  put(row, "switch_drops",
-      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
-  row["loaded"] = idle.median < idle_least;
-}
-
-} // namespace
 
 void put_hosts(json::Value& row, const Series& series, const std::vector<Series>& all,
                const Links& links) {

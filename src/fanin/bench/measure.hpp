@@ -82,7 +82,10 @@ inline constexpr double idle_least = 0.25;
 [[nodiscard]] std::string network_text(const json::Value& row);
 
 // Human-readable progress, one line at a time.
-using Progress = std::function<void(std::string_view)>;
+using Progress = std::function<void(std::string_view)>; // empty: nobody wants it
+inline void say(const Progress& progress, std::string_view text) {
+  if (progress) progress(text);
+}
 
 struct RoundOptions {
   std::size_t runs = 5;

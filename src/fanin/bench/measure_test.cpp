@@ -107,7 +107,7 @@ TEST(ProcessorTime, is_read_from_the_kernel) {
   const auto time = processor_time();
   EXPECT_GT(time.all, 0U);
   EXPECT_GE(time.all, time.stolen);
-  EXPECT_EQ(stolen_between(time, time), 0.0);
+  EXPECT_EQ(share_between(time, time, &ProcessorTime::stolen), 0.0);
 }
 
 } // namespace

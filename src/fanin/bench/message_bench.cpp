@@ -16,7 +16,6 @@
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
-#include "fanin/bench/remote.hpp"
 #include "fanin/executive/placement.hpp"
 
 namespace fanin::bench {
@@ -27,7 +26,7 @@ constexpr std::string_view loaded = "fanin-loaded";
 constexpr std::string_view point_to_point = "point-to-point";
 
 double quantile_us(const Sample& sample, double fraction) {
-  return static_cast<double>(sample.latency.quantile(fraction).count()) * 1e-3;
+  return std::chrono::duration<double, std::micro>(sample.latency.quantile(fraction)).count();
 }
 // A message that is back has crossed the path in both directions.
 double two_way_bytes_per_s(const Sample& sample) { return 2 * bytes_per_s(sample); }
@@ -47,12 +46,7 @@ public:
       : options_(options), progress_(progress), port_(find_port(options.spec.url)) {}
 
   Result<json::Value> run() {
-    const bool listeners_elsewhere = options_.other_host.has_value();
     executive::share_cores(processes(options_.spec));
-    if (listeners_elsewhere) {
-      auto host = FANIN_TRY(OtherHost::connect(*options_.other_host));
-      other_ = std::make_unique<OtherHost>(std::move(host));
-    }
     FANIN_TRY(find_contenders());
     result_["bench"] = name(options_.spec.pattern);
     result_["machine"] = describe_machine();
@@ -123,7 +117,8 @@ private:
                               host_congestion(), spec.congestion));
     }
     if (what == "mpi")
-      return other_ ? fail(ErrorKind::unsupported, "mpi: not across two hosts") : find_mpi(spec);
+      return options_.other_host ? fail(ErrorKind::unsupported, "mpi: not across two hosts")
+                                 : find_mpi(spec);
     FANIN_TRY(make_ends(spec));
     return {};
   }
@@ -136,7 +131,7 @@ private:
         names_.push_back(peer);
       } else if (here.error().kind == ErrorKind::unsupported) {
         result_["remarks"].append(here.error().text);
-        say(here.error().text);
+        say(progress_, here.error().text);
       } else {
         return here;
       }
@@ -153,17 +148,17 @@ private:
     if (spec.peer == "mpi") return run_mpi(spec, window);
     if (options_.hosts) return run_on_hosts(spec, options_.spec.senders, *options_.hosts, window);
     const auto ends = FANIN_TRY(make_ends(spec));
-    return other_ && ends.listeners > 0 ? other_->run(spec, ends, window) : run_ends(ends, window);
+    return options_.other_host && ends.listeners > 0
+               ? run_with_other_host(*options_.other_host, spec, ends, window)
+               : run_ends(ends, window);
   }
 
   Result<> tune_loop(Spec& loop) {
     const bool may_poll = loop.wait == net::WaitPolicy::poll &&
                           (loop.url.scheme == "tcp" || loop.url.scheme.starts_with("ofi+"));
-    auto tuned = FANIN_TRY(tune(
+    probes_dropped_ += FANIN_TRY(tune(
         loop, may_poll, [this](const Spec& spec) { return measure(spec, probe); }, options_.rounds,
         progress_));
-    probes_dropped_ += tuned.dropped;
-    loop = std::move(tuned.spec);
     return {};
   }
 
@@ -182,7 +177,7 @@ private:
                                          : measure(spec, options_.window);
                             }});
     }
-    say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
+    say(progress_, fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
     const auto rounds = FANIN_TRY(run_rounds(contenders, options_.rounds, progress_));
     for (std::size_t i = 0; i < rounds.all.size(); ++i) {
       json::Value row = describe(rounds.all[i], specs[i], rounds.all);
@@ -205,9 +200,12 @@ private:
     const bool roundtrip = spec.pattern == Pattern::roundtrip;
     if (roundtrip) {
       put(row, "bytes_per_s", rate(series, two_way_bytes_per_s));
-      put_time(row, "p50_us", series, p50_us);
-      put_time(row, "p99_us", series, p99_us);
-      put_time(row, "p999_us", series, p999_us);
+      for (const auto& [key, of] : {std::pair<const char*, Rate>{"p50_us", p50_us},
+                                    {"p99_us", p99_us},
+                                    {"p999_us", p999_us}}) {
+        row[key] = json::Value{};
+        if (timed(series)) put(row, key, rate(series, of));
+      }
     }
     for (const std::string_view peer : {"raw", "fair", "zeromq"})
       compare(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s, roundtrip);
@@ -224,15 +222,6 @@ private:
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
     }
     return row;
-  }
-
-  static void put_time(json::Value& row, std::string_view key, const Series& series,
-                       const Rate& of) {
-    if (timed(series)) {
-      put(row, key, rate(series, of));
-    } else {
-      row[key] = json::Value{};
-    }
   }
 
   static void compare(json::Value& row, std::string_view to, const Series& series,
@@ -255,22 +244,16 @@ private:
     object["shaping"] = builder::shaping::name(spec.shaping.policy);
     object["rate_hz"] =
         spec.period.count() > 0 ? 1e9 / static_cast<double>(spec.period.count()) : 0.0;
-    object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;
+    object["duration_s"] = std::chrono::duration<double>(options_.window.duration).count();
     object["runs"] = options_.rounds.runs;
-    const std::size_t here_or_two = other_ ? 2 : 1;
-    object["hosts"] = options_.hosts ? processes(spec) : here_or_two;
+    object["hosts"] = options_.hosts ? processes(spec) : options_.other_host ? 2 : 1;
     return object;
-  }
-
-  void say(std::string_view text) const {
-    if (progress_) progress_(text);
   }
 
   const MessageBenchOptions& options_;
   const Progress& progress_;
   std::optional<doctor::Port> port_; // of RDMA
   std::size_t probes_dropped_ = 0;
-  std::unique_ptr<OtherHost> other_;
   std::vector<std::string> names_; // of the contenders
   json::Value result_;
 };

@@ -17,22 +17,21 @@ namespace {
 
 constexpr std::uint64_t small_size = 4096; // below, messages per second say more than bytes
 
-std::vector<std::string> names_in(const json::Value& result) {
-  std::vector<std::string> names;
+// What the rows have under a key, each once, in their order.
+template <class Read>
+auto distinct(const json::Value& result, std::string_view key, Read read) {
+  std::vector<decltype(read(result))> found;
   for (const auto& row : result.at("results").list()) {
-    const std::string what = row.at("what").text();
-    if (std::ranges::find(names, what) == names.end()) names.push_back(what);
+    auto value = read(row.at(key));
+    if (std::ranges::find(found, value) == found.end()) found.push_back(std::move(value));
   }
-  return names;
+  return found;
 }
-
-std::vector<std::uint64_t> sizes_in(const json::Value& result) {
-  std::vector<std::uint64_t> sizes;
-  for (const auto& row : result.at("results").list()) {
-    const std::uint64_t size = row.at("size_bytes").natural();
-    if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
-  }
-  return sizes;
+auto names_in(const json::Value& result) {
+  return distinct(result, "what", [](const json::Value& value) { return value.text(); });
+}
+auto sizes_in(const json::Value& result) {
+  return distinct(result, "size_bytes", [](const json::Value& value) { return value.natural(); });
 }
 
 const json::Value& row_of(const json::Value& result, std::uint64_t size, std::string_view what) {
@@ -93,26 +92,20 @@ std::string message_table(const json::Value& result) {
   }
   if (result.at("bench").text() == "roundtrip") text += "p50/p99/p99.9; /x: fanin's time of x's\n";
   const std::uint64_t under_way = result.at("settings").at("pipeline").natural();
-  if (result.at("bench").text() == "roundtrip" && under_way > 1) {
-    for (const auto& row : result.at("results").list())
-      text += fmt::format("{} at {}: {} in both directions together, {} messages under way\n",
-                          row.at("what").text(), format_size(row.at("size_bytes").natural()),
+  for (const auto& row : result.at("results").list()) {
+    const std::string at =
+        fmt::format("{} at {}", row.at("what").text(), format_size(row.at("size_bytes").natural()));
+    if (result.at("bench").text() == "roundtrip" && under_way > 1)
+      text += fmt::format("{}: {} in both directions together, {} messages under way\n", at,
                           format_bandwidth(row.at("bytes_per_s").real()), under_way);
-  }
-  for (const auto& row : result.at("results").list()) {
-    if (row.find("load_bytes_per_s") == nullptr) continue;
-    text += fmt::format("fanin-loaded at {}: beside a stream of {}\n",
-                        format_size(row.at("size_bytes").natural()),
-                        format_bandwidth(row.at("load_bytes_per_s").real()));
-  }
-  for (const auto& row : result.at("results").list()) {
+    if (row.find("load_bytes_per_s") != nullptr)
+      text += fmt::format("{}: beside a stream of {}\n", at,
+                          format_bandwidth(row.at("load_bytes_per_s").real()));
     if (row.find("ratio_to_apart") != nullptr)
-      text +=
-          fmt::format("full duplex at {}: {:.3f} of what crosses the links with a host for each\n",
-                      format_size(row.at("size_bytes").natural()), row.at("ratio_to_apart").real());
+      text += fmt::format("{}: {:.3f} of what crosses the links with a host for each\n", at,
+                          row.at("ratio_to_apart").real());
     if (const auto network = network_text(row); !network.empty())
-      text += fmt::format("{} at {}: {}\n", row.at("what").text(),
-                          format_size(row.at("size_bytes").natural()), network);
+      text += fmt::format("{}: {}\n", at, network);
   }
   if (const auto port = port_text(result); !port.empty()) text += "/port: of " + port + "\n";
   text += fallback_text(result);

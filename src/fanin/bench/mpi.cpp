@@ -9,7 +9,6 @@
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/bench/command_output.hpp"
 
 namespace fanin::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/bench/command_output.hpp"
+#include "fanin/bench/processes.hpp"
 #include "fanin/executive/host_list.hpp"
 
 namespace fanin::bench {

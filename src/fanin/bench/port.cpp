@@ -1,18 +1,12 @@
 #include "fanin/bench/port.hpp"
 
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "fanin/net/address.hpp"
+#include "fanin/net/own_addresses.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -27,20 +21,11 @@ std::vector<std::string> interfaces_of(const net::Url& url) {
     if (!addresses) return {};
     for (const auto& address : *addresses) hosts.push_back(address.host());
   }
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, &freeifaddrs);
   std::vector<std::string> names;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
-    const bool ip4 = one->ifa_addr->sa_family == AF_INET;
-    if (!ip4 && one->ifa_addr->sa_family != AF_INET6) continue;
-    net::Address address;
-    address.length = ip4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&address.storage, one->ifa_addr, address.length);
-    const bool is_meant =
-        hosts.empty() ? ip4 : std::ranges::find(hosts, address.host()) != hosts.end();
-    if (is_meant) names.emplace_back(one->ifa_name);
+  for (const auto& [interface, address] : net::own_addresses()) {
+    const bool is_meant = hosts.empty() ? address.get()->sa_family == AF_INET
+                                        : std::ranges::find(hosts, address.host()) != hosts.end();
+    if (is_meant) names.push_back(interface);
   }
   return names;
 }

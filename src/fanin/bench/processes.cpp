@@ -55,31 +55,39 @@ double cpu_seconds(pid_t pid) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-struct Status {
-  std::uint64_t voluntary = 0;
-  std::uint64_t forced = 0;
-  std::uint64_t peak_rss_bytes = 0;
-};
-
 // Of all threads the main one's switches; it runs the loop.
-Status read_status(pid_t pid) {
-  Status status;
+void read_status(pid_t pid, ProcessCounts& counts) {
   std::ifstream file(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(file, line);) {
     const auto value = [&line](std::string_view key) -> const char* {
       return line.starts_with(key) ? line.c_str() + key.size() : nullptr;
     };
     if (const char* text = value("VmHWM:"))
-      status.peak_rss_bytes = std::strtoull(text, nullptr, 10) * 1024;
+      counts.peak_rss_bytes = std::strtoull(text, nullptr, 10) * 1024;
     if (const char* text = value("voluntary_ctxt_switches:"))
-      status.voluntary = std::strtoull(text, nullptr, 10);
+      counts.voluntary = std::strtoull(text, nullptr, 10);
     if (const char* text = value("nonvoluntary_ctxt_switches:"))
-      status.forced = std::strtoull(text, nullptr, 10);
+      counts.forced = std::strtoull(text, nullptr, 10);
   }
-  return status;
 }
 
+struct ClosePipe {
+  void operator()(std::FILE* pipe) const { pclose(pipe); }
+};
+
 } // namespace
+
+Result<std::string> output_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, ClosePipe> pipe{popen(command.c_str(), "re")};
+  if (!pipe) return fail_errno(ErrorKind::exhausted, command, errno);
+  std::string output;
+  std::array<char, 4096> buffer; // NOLINT: fread() fills it
+  for (std::size_t got = 1; got > 0;) {
+    got = std::fread(buffer.data(), 1, buffer.size(), pipe.get());
+    output.append(buffer.data(), got);
+  }
+  return output;
+}
 
 bool termination_asked() { return termination != 0; }
 void on_termination(std::function<void()> wake) { wake_function() = std::move(wake); }
@@ -142,9 +150,14 @@ Result<> ProcessGroup::check() {
 
 Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
                                            const json::Value& task) {
-  auto stats = FANIN_TRY(make_stats());
   auto there = FANIN_TRY(RemoteProcess::start(host, task));
-  members_.push_back({std::move(name), -1, std::move(stats), std::move(there)});
+  return start_there(std::move(name), std::move(there));
+}
+
+Result<std::size_t> ProcessGroup::start_there(std::string name,
+                                              std::unique_ptr<RemoteProcess> process) {
+  auto stats = FANIN_TRY(make_stats());
+  members_.push_back({std::move(name), -1, std::move(stats), std::move(process)});
   return members_.size() - 1;
 }
 
@@ -160,14 +173,6 @@ Result<> ProcessGroup::check(Member& member) {
   if (!WIFSIGNALED(status)) return {};
   return fail(ErrorKind::internal,
               fmt::format("{} was ended by signal {}", member.name, WTERMSIG(status)));
-}
-
-Result<> ProcessGroup::wait_until_ready(std::size_t index) {
-  return wait_until(index, ProcessStats::State::ready);
-}
-
-Result<> ProcessGroup::wait_until_running(std::size_t index) {
-  return wait_until(index, ProcessStats::State::running);
 }
 
 Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
@@ -197,20 +202,19 @@ struct ProcessGroup::Snapshot {
 ProcessCounts ProcessGroup::counts(std::size_t index) const {
   const Member& member = members_[index];
   const ProcessStats& stats = *member.stats;
-  const Status status = read_status(member.pid);
-  return {.at = now(),
-          .pid = member.pid,
-          .cpu_s = member.pid < 0 ? 0 : cpu_seconds(member.pid),
-          .voluntary = status.voluntary,
-          .forced = status.forced,
-          .peak_rss_bytes = status.peak_rss_bytes,
-          .retransmitted = retransmitted_here(),
-          .link_bytes = link_bytes_here(),
-          .batches = stats.batches.get(),
-          .events = stats.events.get(),
-          .messages = stats.messages.get(),
-          .bytes = stats.bytes.get(),
-          .load_bytes = stats.load_bytes.get()};
+  ProcessCounts counts;
+  counts.at = now();
+  counts.pid = member.pid;
+  counts.cpu_s = member.pid < 0 ? 0 : cpu_seconds(member.pid);
+  read_status(member.pid, counts);
+  counts.retransmitted = retransmitted_here();
+  counts.link_bytes = link_bytes_here();
+  counts.batches = stats.batches.get();
+  counts.events = stats.events.get();
+  counts.messages = stats.messages.get();
+  counts.bytes = stats.bytes.get();
+  counts.load_bytes = stats.load_bytes.get();
+  return counts;
 }
 
 Result<pid_t> ProcessGroup::pid_of(std::size_t index) {
@@ -242,26 +246,24 @@ Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
 // of each, and given for the time between the snapshots.
 Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) const {
   Sample sample;
-  sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
-  sample.idle = idle_between(before.processor, after.processor);
+  sample.seconds = std::chrono::duration<double>(after.at - before.at).count();
+  sample.idle = share_between(before.processor, after.processor, &ProcessorTime::idle);
   std::set<std::string> hosts; // each counts once, whatever runs there
   for (std::size_t i = 0; i < before.processes.size(); ++i) {
     const ProcessCounts& first = before.processes[i];
     const ProcessCounts& last = after.processes[i];
-    const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
+    const double own = std::chrono::duration<double>(last.at - first.at).count();
     if (own <= 0) continue; // it has ended
-    const auto add = [&](std::uint64_t ProcessCounts::* from, std::uint64_t Sample::* to) {
-      const auto counted = static_cast<double>(last.*from - first.*from);
-      sample.*to += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
+    const auto add = [&](std::uint64_t Traffic::* which) {
+      const auto counted = static_cast<double>(last.*which - first.*which);
+      sample.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
     };
-    add(&ProcessCounts::batches, &Sample::batches);
-    add(&ProcessCounts::events, &Sample::events);
-    add(&ProcessCounts::messages, &Sample::messages);
-    add(&ProcessCounts::bytes, &Sample::bytes);
-    add(&ProcessCounts::load_bytes, &Sample::load_bytes);
+    for (const auto which : {&Traffic::batches, &Traffic::events, &Traffic::messages,
+                             &Traffic::bytes, &Traffic::load_bytes})
+      add(which);
     if (members_[i].there && hosts.insert(members_[i].there->host()).second) {
       sample.retransmitted += last.retransmitted - first.retransmitted;
-      add(&ProcessCounts::link_bytes, &Sample::link_bytes);
+      add(&Traffic::link_bytes);
     }
     const auto switches = [&](std::uint64_t ProcessCounts::* which) {
       return static_cast<double>(last.*which - first.*which) / own;
@@ -323,13 +325,14 @@ void ProcessGroup::terminate(std::size_t index) const {
   if (members_[index].pid > 0) ::kill(members_[index].pid, SIGTERM);
 }
 
-Result<> ProcessGroup::wait_until_ended(Duration patience) {
+Result<> ProcessGroup::wait_until_ended(Duration patience, std::optional<std::size_t> only) {
   const Time limit = now() + patience;
   while (true) {
     FANIN_TRY(check());
     std::string left;
-    for (const auto& member : members_) {
-      if (member.alive()) left += (left.empty() ? "" : ", ") + member.name;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (only.value_or(i) == i && members_[i].alive())
+        left += (left.empty() ? "" : ", ") + members_[i].name;
     }
     if (left.empty()) return {};
     if (now() > limit) {
@@ -338,16 +341,6 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
     }
     pause_for(look_every);
   }
-}
-
-Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
-  const Time limit = now() + patience;
-  while (members_[index].alive()) {
-    FANIN_TRY(check());
-    if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
-    pause_for(look_every);
-  }
-  return check();
 }
 
 } // namespace fanin::bench

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,21 +63,40 @@ private:
   }
 };
 
+// What processes have counted since their start, or in a measurement.
+struct Traffic {
+  std::uint64_t batches = 0;
+  std::uint64_t events = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t load_bytes = 0;
+  std::uint64_t retransmitted = 0; // TCP segments that their hosts have sent again
+  std::uint64_t link_bytes = 0; // of packets that their hosts have received over their links
+};
+
 // What a process has counted and used at a time of its own host's clock.
-struct ProcessCounts {
+struct ProcessCounts : Traffic {
   Time at;
   std::int64_t pid = 0; // on its own host
   double cpu_s = 0;
   std::uint64_t voluntary = 0; // switches of its main thread, which runs the loop: it waits
   std::uint64_t forced = 0;
   std::uint64_t peak_rss_bytes = 0;
-  std::uint64_t retransmitted = 0; // TCP segments that its host has sent again
-  std::uint64_t link_bytes = 0; // of packets that its host has received over its links
-  std::uint64_t batches = 0;
-  std::uint64_t events = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t load_bytes = 0;
+
+  static void each_member(auto& self, const auto& visit) { // members.hpp; all but the time
+    visit("pid", self.pid);
+    visit("cpu_s", self.cpu_s);
+    visit("voluntary", self.voluntary);
+    visit("forced", self.forced);
+    visit("peak_rss_bytes", self.peak_rss_bytes);
+    visit("retransmitted", self.retransmitted);
+    visit("link_bytes", self.link_bytes);
+    visit("batches", self.batches);
+    visit("events", self.events);
+    visit("messages", self.messages);
+    visit("bytes", self.bytes);
+    visit("load_bytes", self.load_bytes);
+  }
 };
 
 struct ProcessUse {
@@ -98,18 +118,11 @@ struct Throttled {
   double others_bytes_per_s = 0;
 };
 
-// One measurement, over a window in which everything ran.
-struct Sample {
+// One measurement, over a window in which everything ran. Of hosts only other ones are counted.
+struct Sample : Traffic {
   double seconds = 0;
-  std::uint64_t batches = 0;
-  std::uint64_t events = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t load_bytes = 0;
   double stolen = 0; // share of the host's processor time that it did not get, meanwhile
   double idle = 0; // share of this host's processor time
-  std::uint64_t retransmitted = 0; // TCP segments that other hosts have sent again
-  std::uint64_t link_bytes = 0; // of packets that they have received over their links
   std::uint64_t switch_drops = 0; // packets; where there is a testbed
   std::vector<ProcessUse> processes;
   Histogram latency; // of the whole run
@@ -130,6 +143,10 @@ struct Watch {
 // Called from the handler of SIGTERM, hence async-signal-safe.
 void on_termination(std::function<void()> wake);
 
+// What a command of the shell writes. Blocks until it has ended. Errors: exhausted: it cannot be
+// started.
+[[nodiscard]] Result<std::string> output_of(const std::string& command);
+
 class RemoteProcess;
 
 // Thread: one. The processes end with the group, and with the process that owns it.
@@ -149,6 +166,8 @@ public:
   // can be reached shows in what follows.
   [[nodiscard]] Result<std::size_t> start_on(const executive::Host& host, std::string name,
                                              const json::Value& task);
+  [[nodiscard]] Result<std::size_t> start_there(std::string name,
+                                                std::unique_ptr<RemoteProcess> process);
   // Samples have what these switches drop: words that start a command there.
   void watch_switches(std::vector<std::string> words) { switch_words_ = std::move(words); }
   [[nodiscard]] const ProcessStats& stats(std::size_t index) const {
@@ -163,17 +182,13 @@ public:
   [[nodiscard]] Result<> check();
 
   // Errors: a process failed or ended, or it takes too long.
-  [[nodiscard]] Result<> wait_until_ready(std::size_t index);
-  [[nodiscard]] Result<> wait_until_running(std::size_t index);
+  [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
   // Waits for the first message in any process, then for `warmup`, then measures for `duration`.
   [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration,
                                        bool wait_for_messages = true, const Watch& watch = {});
-  // SIGTERM to one; then wait_until_ended() for all. Errors: a process failed; after `patience` the
-  // rest is killed.
-  void terminate(std::size_t index) const;
-  [[nodiscard]] Result<> wait_until_ended(Duration patience);
-  // One. The others go on.
-  [[nodiscard]] Result<> wait_until_ended(std::size_t index, Duration patience);
+  void terminate(std::size_t index) const; // SIGTERM
+  // All, or the only one that is meant. Errors: a process failed; after `patience` all are killed.
+  [[nodiscard]] Result<> wait_until_ended(Duration patience, std::optional<std::size_t> only = {});
 
 private:
   struct Unmap {
@@ -190,7 +205,6 @@ private:
   struct Snapshot;
 
   [[nodiscard]] static Result<Stats> make_stats();
-  [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
   [[nodiscard]] Result<> check(Member& member);
   [[nodiscard]] Result<Snapshot> sample();
   [[nodiscard]] Result<std::uint64_t> drops() const; // of the switches

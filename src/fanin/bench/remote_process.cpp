@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -15,7 +16,9 @@
 
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/bodies.hpp"
+#include "fanin/bench/members.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -23,37 +26,10 @@ namespace {
 constexpr int answer_patience_ms = 10'000;
 constexpr int check_soon_ms = 2;   // until it is ready
 constexpr int check_later_ms = 20; // while it measures: it shall cost nothing
-constexpr std::size_t line_most = 16U << 20;
-
-constexpr std::array<std::pair<std::string_view, std::uint64_t ProcessCounts::*>, 10> numbers{
-    {{"voluntary", &ProcessCounts::voluntary},
-     {"forced", &ProcessCounts::forced},
-     {"peak_rss_bytes", &ProcessCounts::peak_rss_bytes},
-     {"retransmitted", &ProcessCounts::retransmitted},
-     {"link_bytes", &ProcessCounts::link_bytes},
-     {"batches", &ProcessCounts::batches},
-     {"events", &ProcessCounts::events},
-     {"messages", &ProcessCounts::messages},
-     {"bytes", &ProcessCounts::bytes},
-     {"load_bytes", &ProcessCounts::load_bytes}}};
-
-json::Value to_json(const ProcessCounts& counts) {
-  json::Value value;
-  value["at_ns"] = counts.at.time_since_epoch().count();
-  value["pid"] = counts.pid;
-  value["cpu_s"] = counts.cpu_s;
-  for (const auto& [key, member] : numbers) value[key] = counts.*member;
-  return value;
-}
-
-ProcessCounts counts_of(const json::Value& value) {
-  ProcessCounts counts;
-  counts.at = Time{Duration{value.at("at_ns").integer().value_or(0)}};
-  counts.pid = value.at("pid").integer().value_or(0);
-  counts.cpu_s = value.at("cpu_s").real();
-  for (const auto& [key, member] : numbers) counts.*member = value.at(key).natural();
-  return counts;
-}
+// By ProcessStats::State.
+constexpr std::array<std::string_view, 5> state_names{"starting", "ready", "running", "ended",
+                                                      "failed"};
+constexpr std::size_t line_most = 64U << 20;
 
 // What is there, at most until `timeout_ms`. False: nothing came; `ended`: nobody writes any more.
 bool read_some(int descriptor, int timeout_ms, std::string& text, bool& ended) {
@@ -84,14 +60,29 @@ Result<std::unique_ptr<RemoteProcess>> RemoteProcess::start(const executive::Hos
   return made;
 }
 
+Result<std::unique_ptr<RemoteProcess>> RemoteProcess::connect(const net::Url& url,
+                                                              const json::Value& task) {
+  std::signal(SIGPIPE, SIG_IGN); // the host may go while it is written to
+  executive::HostProcess connection;
+  connection.output = FANIN_TRY(connect_to(url, ""));
+  connection.input = Descriptor(fcntl(connection.output.get(), F_DUPFD_CLOEXEC, 3));
+  std::unique_ptr<RemoteProcess> made(new RemoteProcess(
+      {.addresses = {url.host}, .words = {}, .place = url.text()}, std::move(connection)));
+  made->write(json::Object{{"part", task}});
+  return made;
+}
+
 RemoteProcess::~RemoteProcess() {
   process_.input.reset(); // what it has started there ends with its standard input
-  if (alive()) kill(process_.pid, SIGKILL);
+  if (process_.pid > 0) kill(process_.pid, SIGKILL);
   collect();
 }
 
-void RemoteProcess::collect() {
-  if (alive()) waitpid(std::exchange(process_.pid, 0), nullptr, 0);
+int RemoteProcess::collect() {
+  int status = 0;
+  alive_ = false;
+  if (process_.pid > 0) waitpid(std::exchange(process_.pid, 0), &status, 0);
+  return status;
 }
 
 void RemoteProcess::write(const json::Value& line) {
@@ -101,13 +92,17 @@ void RemoteProcess::write(const json::Value& line) {
 }
 
 std::unexpected<Error> RemoteProcess::lost() {
+  if (process_.pid == 0) {
+    alive_ = false;
+    return fail(ErrorKind::disconnected,
+                fmt::format("host {}: the connection has ended", host_.place));
+  }
   std::string errors;
   bool ended = false;
   while (!ended && read_some(process_.errors.get(), 0, errors, ended)) {
   }
-  int status = 0;
   kill(process_.pid, SIGKILL);
-  waitpid(std::exchange(process_.pid, 0), &status, 0);
+  const int status = collect();
   while (!errors.empty() && errors.back() == '\n') errors.pop_back();
   const auto last = errors.rfind('\n');
   return fail(ErrorKind::disconnected,
@@ -118,8 +113,7 @@ std::unexpected<Error> RemoteProcess::lost() {
 
 Result<> RemoteProcess::take(const json::Value& line, ProcessStats& stats) {
   const auto refuse = [this](const std::string& why) {
-    return fail(ErrorKind::refused,
-                fmt::format("host {} ({}): {}", host_.name(), host_.place, printable(why)));
+    return fail(ErrorKind::refused, fmt::format("{}: {}", host_.text(), printable(why)));
   };
   if (line.find("fanin") != nullptr) {
     const std::string wrong = executive::wrong_greeting(line);
@@ -127,23 +121,20 @@ Result<> RemoteProcess::take(const json::Value& line, ProcessStats& stats) {
   }
   if (line.find("refused") != nullptr) return refuse(line.at("refused").text());
   if (const json::Value* sample = line.find("sample")) {
-    counts_ = counts_of(*sample);
+    FANIN_TRY(read_object(*sample, counts_));
+    counts_.at = Time{Duration{sample->at("at_ns").integer().value_or(0)}};
     answered_ = true;
   }
-  const std::string state = line.at("state").text();
-  if (state == "ready" || state == "failed") stats.say(line.at("text").text());
-  if (state == "ready") stats.state = ProcessStats::State::ready;
-  if (state == "running") stats.state = ProcessStats::State::running;
-  if (state == "failed") stats.state = ProcessStats::State::failed;
-  if (state == "ended") {
-    stats.note(line.at("remark").text());
-    for (const auto& bin : line.at("latency").list()) {
-      if (bin.list().size() != 2) continue;
-      stats.latency.add(Duration{bin.list()[0].integer().value_or(0)}, bin.list()[1].natural());
-    }
-    stats.state = ProcessStats::State::ended;
-    ended_ = true;
+  const auto state = std::ranges::find(state_names, line.at("state").text());
+  if (state == state_names.end()) return {};
+  stats.say(line.at("text").text());
+  stats.note(line.at("remark").text());
+  for (const auto& bin : line.at("latency").list()) {
+    if (bin.list().size() != 2) continue;
+    stats.latency.add(Duration{bin.list()[0].integer().value_or(0)}, bin.list()[1].natural());
   }
+  stats.state = static_cast<ProcessStats::State>(state - state_names.begin());
+  ended_ = stats.state == ProcessStats::State::ended;
   return {};
 }
 
@@ -185,7 +176,7 @@ Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
     if (ended) return lost();
     if (!some)
       return fail(ErrorKind::disconnected,
-                  fmt::format("host {} ({}) does not answer any more", host_.name(), host_.place));
+                  fmt::format("{} does not answer any more", host_.text()));
   }
   return counts_;
 }
@@ -217,52 +208,57 @@ public:
 private:
   void obey(const json::Value& line) {
     if (line.at("terminate").boolean()) group_.terminate(0);
-    if (line.at("sample").boolean())
-      write_line(json::Object{{"sample", to_json(group_.counts(0))}});
+    if (!line.at("sample").boolean()) return;
+    const ProcessCounts counts = group_.counts(0);
+    json::Value sample = object_of(counts);
+    sample["at_ns"] = counts.at.time_since_epoch().count();
+    write_line(json::Object{{"sample", std::move(sample)}});
   }
 
   // Its state, if that is another one. A process that is killed has failed.
   void tell() {
     const auto alive = group_.check();
     const ProcessStats& stats = group_.stats(0);
-    ProcessStats::State state = stats.state.load();
+    const bool says_why = stats.state.load() == ProcessStats::State::failed;
+    const auto state = alive ? stats.state.load() : ProcessStats::State::failed;
+    if (std::exchange(reported_, state) == state) return;
     json::Value line;
-    if (!alive) state = ProcessStats::State::failed;
-    if (state == reported_) return;
-    if (reported_ < ProcessStats::State::ready && state > ProcessStats::State::ready &&
-        state < ProcessStats::State::failed)
-      tell_ready(stats);
-    reported_ = state;
-    switch (state) {
-    case ProcessStats::State::starting: return;
-    case ProcessStats::State::ready: return tell_ready(stats);
-    case ProcessStats::State::running: line["state"] = "running"; break;
-    case ProcessStats::State::failed:
-      line["state"] = "failed";
-      line["text"] = alive || stats.state.load() == ProcessStats::State::failed
-                         ? std::string(stats.text.data())
-                         : alive.error().text;
-      break;
-    case ProcessStats::State::ended:
-      line["state"] = "ended";
-      line["remark"] = stats.remark.data();
+    line["state"] = state_names[static_cast<std::size_t>(state)];
+    line["text"] = alive || says_why ? std::string(stats.text.data()) : alive.error().text;
+    line["remark"] = stats.remark.data();
+    if (state == ProcessStats::State::ended) {
       stats.latency.each([&line](Duration value, std::uint64_t count) {
         line["latency"].append(json::List{value.count(), count});
       });
-      break;
     }
     write_line(line);
-  }
-
-  static void tell_ready(const ProcessStats& stats) {
-    write_line(json::Object{{"state", "ready"}, {"text", stats.text.data()}});
   }
 
   ProcessGroup group_;
   ProcessStats::State reported_ = ProcessStats::State::starting;
 };
 
+// Byte by byte: what follows it stays in the pipe.
+std::string read_request() {
+  std::string line;
+  for (char character = 0; line.size() < line_most; line += character) {
+    const ssize_t count = TEMP_FAILURE_RETRY(read(STDIN_FILENO, &character, 1));
+    if (count <= 0) return {};
+    if (character == '\n') return line;
+  }
+  return {};
+}
+
 } // namespace
+
+bool serve_request(const std::function<Result<>(const json::Value& request)>& serve) {
+  write_line(executive::greeting());
+  const auto request = json::Value::parse(read_request());
+  if (!request) return false;
+  const auto served = serve(*request);
+  if (!served) write_line(json::Object{{"refused", served.error().text}});
+  return served.has_value();
+}
 
 Result<> serve_process(const json::Value& task) {
   const auto body = FANIN_TRY(body_of(task));

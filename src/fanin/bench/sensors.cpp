@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
+
 namespace fanin::bench {
 namespace {
 
@@ -27,23 +29,10 @@ bool is_between(double value, double least, double most) { return value > least 
 
 } // namespace
 
-Sensors::Sensors(const std::filesystem::path& root) : host_(root) {
-  find_temperatures();
-  find_processor_power();
-  find_host_power();
-  if (origin(Quantity::host_power).available) return;
-  const std::string device = (root / "dev/ipmi0").string();
-  ipmi_ = IpmiPower::open(device);
-  if (ipmi_) {
-    set_origin(Quantity::host_power, true, "IPMI: the management controller's power reading");
-  } else {
-    set_origin(Quantity::host_power, false,
-               fmt::format("no power_meter in /{}, and /dev/ipmi0: {}", hwmon,
-                           std::generic_category().message(errno)));
-  }
-}
+Sensors::Sensors(const std::filesystem::path& root)
+    : host_(root), origins_{find_temperatures(), find_processor_power(), find_host_power(root)} {}
 
-void Sensors::find_temperatures() {
+Sensors::Origin Sensors::find_temperatures() {
   std::string names;
   for (const std::string& chip : host_.names(hwmon)) {
     const std::string folder = fmt::format("{}/{}", hwmon, chip);
@@ -67,14 +56,11 @@ void Sensors::find_temperatures() {
     names +=
         fmt::format("{}{}{}{}", names.empty() ? "" : ", ", name, label.empty() ? "" : " ", label);
   }
-  if (temperatures_.empty()) {
-    set_origin(Quantity::temperature, false, fmt::format("no processor in /{}", hwmon));
-  } else {
-    set_origin(Quantity::temperature, true, fmt::format("hwmon: {}", names));
-  }
+  if (temperatures_.empty()) return {false, fmt::format("no processor in /{}", hwmon)};
+  return {true, fmt::format("hwmon: {}", names)};
 }
 
-void Sensors::find_processor_power() {
+Sensors::Origin Sensors::find_processor_power() {
   std::string unreadable;
   for (const std::string& zone : host_.names(powercap)) {
     const std::string folder = fmt::format("{}/{}", powercap, zone);
@@ -86,32 +72,30 @@ void Sensors::find_processor_power() {
                          .range_uj = host_.number(folder + "/max_energy_range_uj").value_or(0),
                          .last_uj = {}});
   }
-  if (packages_.empty()) {
-    set_origin(Quantity::processor_power, false,
-               fmt::format("no package of RAPL in /{}", powercap));
-  } else if (!unreadable.empty()) {
+  if (packages_.empty()) return {false, fmt::format("no package of RAPL in /{}", powercap)};
+  if (!unreadable.empty()) {
     packages_.clear(); // the sum of some would look like all
-    set_origin(Quantity::processor_power, false,
-               fmt::format("/{} cannot be read: most kernels let only root", unreadable));
-  } else {
-    set_origin(
-        Quantity::processor_power, true,
-        fmt::format("RAPL: {} package{}", packages_.size(), packages_.size() == 1 ? "" : "s"));
+    return {false, fmt::format("/{} cannot be read: most kernels let only root", unreadable)};
   }
+  return {true, "RAPL: " + counted(packages_.size(), "package")};
 }
 
-void Sensors::find_host_power() {
+Sensors::Origin Sensors::find_host_power(const std::filesystem::path& root) {
   for (const std::string& chip : host_.names(hwmon)) {
     const std::string folder = fmt::format("{}/{}", hwmon, chip);
     if (host_.text(folder + "/name").value_or("") != "power_meter") continue;
     for (const char* file : {"power1_average", "power1_input"}) {
       host_power_ = fmt::format("{}/{}", folder, file);
       if (host_.number(host_power_)) {
-        return set_origin(Quantity::host_power, true, fmt::format("hwmon: power_meter {}", file));
+        return {true, fmt::format("hwmon: power_meter {}", file)};
       }
     }
   }
   host_power_.clear();
+  ipmi_ = IpmiPower::open((root / "dev/ipmi0").string());
+  if (ipmi_) return {true, "IPMI: the management controller's power reading"};
+  return {false, fmt::format("no power_meter in /{}, and /dev/ipmi0: {}", hwmon,
+                             std::generic_category().message(errno))};
 }
 
 // The warmest processor's.
@@ -130,7 +114,7 @@ std::optional<double> Sensors::temperature() const {
 std::optional<double> Sensors::processor_power(Time now) {
   if (packages_.empty()) return {};
   const double seconds =
-      packages_read_ ? static_cast<double>((now - *packages_read_).count()) * 1e-9 : 0;
+      packages_read_ ? std::chrono::duration<double>(now - *packages_read_).count() : 0;
   packages_read_ = now;
   double sum = 0;
   bool good = seconds > 0;

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
@@ -50,23 +49,20 @@ private:
     std::int64_t range_uj = 0; // at which it begins again; 0: not known
     std::optional<std::int64_t> last_uj;
   };
-  void find_temperatures();
-  void find_processor_power();
-  void find_host_power();
+  Origin find_temperatures();
+  Origin find_processor_power();
+  Origin find_host_power(const std::filesystem::path& root);
   [[nodiscard]] std::optional<double> temperature() const;
   [[nodiscard]] std::optional<double> processor_power(Time now);
   [[nodiscard]] std::optional<double> host_power();
-  void set_origin(Quantity quantity, bool available, std::string text) {
-    origins_[static_cast<std::size_t>(quantity)] = {available, std::move(text)};
-  }
 
   doctor::Host host_;
-  std::array<Origin, quantities> origins_;
   std::vector<std::string> temperatures_; // files of one value for each processor
   std::vector<Package> packages_;
   std::optional<Time> packages_read_;
   std::string host_power_; // file; empty: none
   std::unique_ptr<IpmiPower> ipmi_; // null: none
+  std::array<Origin, quantities> origins_; // found with all above
 };
 
 } // namespace fanin::bench

@@ -86,17 +86,15 @@ Result<> run_all_in_one(const Spec& spec, const Roles& roles, ProcessStats& stat
 } // namespace
 
 Ends to_ends(const Spec& spec, const Roles& roles) {
+  if (spec.url.scheme == "inproc") {
+    Ends ends =
+        in_one_process([=](ProcessStats& stats) { return run_all_in_one(spec, roles, stats); });
+    ends.latency = roles.latency;
+    return ends;
+  }
   Ends ends;
   ends.connectors_count = roles.connectors_count;
   ends.latency = roles.latency;
-  if (spec.url.scheme == "inproc") {
-    ends.listeners = 0;
-    ends.connectors_count = true;
-    ends.connect = [=](std::size_t, const std::vector<std::string>&, ProcessStats& stats) {
-      return run_all_in_one(spec, roles, stats);
-    };
-    return ends;
-  }
   ends.listeners = roles.listeners;
   ends.connectors = roles.connectors;
   ends.listen = [=](std::size_t index, ProcessStats& stats) -> Result<> {

@@ -39,29 +39,6 @@ public:
     return role;
   }
 
-private:
-  struct Target {
-    std::unique_ptr<message::HighThroughputSender> socket;
-    bool open = false;
-  };
-  struct Offer {
-    NxnSender& sender;
-    std::optional<net::SendOutcome> operator()() const { return sender.offer(); }
-  };
-
-  NxnSender(message::Context& context, const Spec& spec, std::size_t index)
-      : context_(context),
-        layout_(layout_of(spec)),
-        source_(static_cast<SourceId>(index)),
-        turn_(index),
-        scratch_(layout_.page()),
-        feeder_(context, layout_.page(), Offer{*this}) {}
-
-  void open(std::size_t target) {
-    targets_[target].open = true;
-    feeder_.open();
-  }
-
   // Whose turn it is, or who comes next and is free.
   std::optional<net::SendOutcome> offer() {
     if (!filled_ && !fill()) return {};
@@ -77,6 +54,25 @@ private:
       return outcome;
     }
     return net::SendOutcome::backpressure;
+  }
+
+private:
+  struct Target {
+    std::unique_ptr<message::HighThroughputSender> socket;
+    bool open = false;
+  };
+
+  NxnSender(message::Context& context, const Spec& spec, std::size_t index)
+      : context_(context),
+        layout_(layout_of(spec)),
+        source_(static_cast<SourceId>(index)),
+        turn_(index),
+        scratch_(layout_.page()),
+        feeder_(context, layout_.page(), *this) {}
+
+  void open(std::size_t target) {
+    targets_[target].open = true;
+    feeder_.open();
   }
 
   // In a page that is sent as it is; small messages where they are copied from. False: no page.
@@ -113,7 +109,7 @@ private:
   bool filled_ = false;
   EventNumber event_ = 0;
   std::vector<Target> targets_;
-  Feeder<Offer> feeder_;
+  Feeder<NxnSender> feeder_;
 };
 
 } // namespace

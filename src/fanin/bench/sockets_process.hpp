@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "fanin/base/try.hpp"
@@ -54,20 +53,20 @@ inline constexpr std::uint64_t send_page = message::ContextOptions::send_page;
 [[nodiscard]] Ends to_ends(const Spec& spec, const Roles& roles);
 
 // Offers message after message, as many as are taken, and a bounded number a turn.
-template <class Offer> // net::SendOutcome(), or none: nothing to offer in this turn
+template <class Sender> // offer(): net::SendOutcome, or none: nothing to offer in this turn
 class Feeder final : public net::Service {
 public:
-  Feeder(message::Context& context, std::uint64_t size, Offer offer)
+  Feeder(message::Context& context, std::uint64_t size, Sender& sender)
       : per_turn_(static_cast<std::size_t>(
             std::clamp<std::uint64_t>(bytes_per_turn / size, 1, messages_per_turn))),
-        offer_(std::move(offer)) {
+        sender_(sender) {
     context.loop().add(*this);
   }
   void open() { open_ = true; } // connected, or writable again
   bool poll() override {
     std::size_t taken = 0;
     while (open_ && taken < per_turn_) {
-      const std::optional<net::SendOutcome> outcome = offer_();
+      const std::optional<net::SendOutcome> outcome = sender_.offer();
       if (!outcome) break;
       open_ = *outcome == net::SendOutcome::accepted;
       if (open_) ++taken;
@@ -79,7 +78,7 @@ private:
   static constexpr std::uint64_t messages_per_turn = 4096;
   static constexpr std::uint64_t bytes_per_turn = 256U << 10;
   std::size_t per_turn_;
-  Offer offer_;
+  Sender& sender_;
   bool open_ = false;
 };
 

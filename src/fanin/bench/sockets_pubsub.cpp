@@ -23,19 +23,17 @@ public:
     return role;
   }
 
+  net::SendOutcome offer() { return socket_->publish(tag, source_.bytes()); }
+
 private:
-  struct Offer {
-    PublisherRole& role;
-    net::SendOutcome operator()() const { return role.socket_->publish(tag, role.source_.bytes()); }
-  };
   PublisherRole(message::Context& context, const Spec& spec)
-      : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
+      : source_(spec.size), feeder_(context, spec.size, *this) {}
   void count(std::size_t expected) {
     if (++subscribers_ == expected) feeder_.open();
   }
 
   PayloadSource source_;
-  Feeder<Offer> feeder_;
+  Feeder<PublisherRole> feeder_;
   std::size_t subscribers_ = 0;
   std::unique_ptr<message::Publisher> socket_;
 };

@@ -103,23 +103,21 @@ public:
     return ask();
   }
 
-private:
-  struct Offer {
-    Asker& asker;
-    net::SendOutcome operator()() const {
-      const auto outcome = asker.load_->send(asker.load_source_.bytes());
-      if (outcome == net::SendOutcome::accepted) asker.stats_.load_bytes.add(load_size);
-      return outcome;
-    }
-  };
+  // Of the load.
+  net::SendOutcome offer() {
+    const auto outcome = load_->send(load_source_.bytes());
+    if (outcome == net::SendOutcome::accepted) stats_.load_bytes.add(load_size);
+    return outcome;
+  }
 
+private:
   Asker(message::Context& context, const Spec& spec, ProcessStats& stats)
       : context_(context),
         spec_(spec),
         stats_(stats),
         source_(spec.size),
         load_source_(load_size),
-        feeder_(context, load_size, Offer{*this}),
+        feeder_(context, load_size, *this),
         timer_([this] { ask(); }) {}
 
   void on_answer(message::Message& message) {
@@ -161,7 +159,7 @@ private:
   MonotonicClock clock_;
   PayloadSource source_;
   PayloadSource load_source_;
-  Feeder<Offer> feeder_;
+  Feeder<Asker> feeder_;
   net::Timer timer_;
   std::optional<Trips> trips_; // from the first answer on
   std::unique_ptr<message::LowLatencySender> sender_;

@@ -20,16 +20,14 @@ public:
     return role;
   }
 
+  net::SendOutcome offer() { return socket_->send(source_.bytes()); }
+
 private:
-  struct Offer {
-    StreamSenderRole& sender;
-    net::SendOutcome operator()() const { return sender.socket_->send(sender.source_.bytes()); }
-  };
   StreamSenderRole(message::Context& context, const Spec& spec)
-      : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
+      : source_(spec.size), feeder_(context, spec.size, *this) {}
 
   PayloadSource source_;
-  Feeder<Offer> feeder_;
+  Feeder<StreamSenderRole> feeder_;
   std::unique_ptr<message::HighThroughputSender> socket_;
 };
 

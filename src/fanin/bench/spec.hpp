@@ -19,6 +19,9 @@ enum class Pattern : std::uint8_t { stream, roundtrip, pubsub, nxn };
 [[nodiscard]] std::string_view name(Pattern pattern);
 [[nodiscard]] std::string_view name(net::WaitPolicy policy);
 
+inline constexpr std::uint32_t message_size_max = 256U << 20;
+inline constexpr std::size_t processes_max = 64;
+
 struct Spec {
   Pattern pattern = Pattern::stream;
   std::string peer = "fanin"; // "raw", "fair", "memcpy", "zeromq", "mpi"
@@ -43,10 +46,10 @@ struct Spec {
   // For the other host. Errors: malformed, and numbers out of range.
   [[nodiscard]] json::Value to_json() const;
   [[nodiscard]] static Result<Spec> from_json(const json::Value& value);
+  template <class Self, class Visit>
+  static void each_member(Self& self, Visit visit); // those that need nothing but a range
 };
 
-inline constexpr std::uint32_t message_size_max = 256U << 20;
-inline constexpr std::size_t processes_max = 64;
 // Spec::set of "fair": what a process of event building goes through while a batch is under way,
 // about. It is the same whatever fanin uses.
 inline constexpr std::uint64_t fair_set = 8U << 20;

@@ -11,19 +11,17 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/child.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::bench {
 namespace {
 
+using Seconds = std::chrono::duration<double>;
+
 // Larger than the caches of a core, so that the side load also takes memory bandwidth.
 constexpr std::size_t side_load_bytes = 32U << 20;
 constexpr std::size_t side_load_step = 64U << 10;
-
-double in_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
-double in_seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
 
 // Checksums of memory, until it is told to end.
 Result<> load_one_core(ProcessStats& stats) {
@@ -64,7 +62,7 @@ Timeline::Use Timeline::own_use(Duration at) {
   Use use{.at = at};
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  use.cpu_s = in_seconds(usage.ru_utime) + in_seconds(usage.ru_stime);
+  use.cpu_s = executive::cpu_seconds(usage);
   std::ifstream file("/proc/self/io");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("syscr:")) use.reads = std::strtoull(line.c_str() + 6, nullptr, 10);
@@ -84,8 +82,8 @@ void Timeline::start_side_load(Duration at) {
   side_load_at_ = at;
   for (std::size_t i = 0; i < options_.side_load; ++i) {
     const auto started = side_load_.start(fmt::format("load{}", i), load_one_core);
-    const auto running =
-        started ? side_load_.wait_until_running(*started) : std::unexpected(started.error());
+    const auto running = started ? side_load_.wait_until(*started, ProcessStats::State::running)
+                                 : std::unexpected(started.error());
     if (!running) side_load_error_ = running.error().text;
   }
 }
@@ -94,7 +92,7 @@ double Timeline::side_load_cpu(Time now) {
   double cpu_s = 0;
   for (std::size_t i = 0; i < side_load_.size(); ++i) cpu_s += side_load_.counts(i).cpu_s;
   const double used = cpu_s - std::exchange(side_load_cpu_s_, cpu_s);
-  const double passed = in_seconds(now - std::exchange(side_load_read_, now));
+  const double passed = Seconds(now - std::exchange(side_load_read_, now)).count();
   return side_load_.size() == 0 ? 0 : used / passed;
 }
 
@@ -102,7 +100,7 @@ void Timeline::on_sample(Duration since_begin, const Sample& sample) {
   ++samples_;
   const Time now = MonotonicClock{}.now();
   json::Value moment;
-  moment["at_s"] = in_seconds(since_begin);
+  moment["at_s"] = Seconds(since_begin).count();
   moment["bytes_per_s"] = static_cast<double>(sample.bytes) / sample.seconds;
   moment["events_per_s"] = static_cast<double>(sample.events) / sample.seconds;
   double cpu = 0;
@@ -110,13 +108,15 @@ void Timeline::on_sample(Duration since_begin, const Sample& sample) {
   moment["cpu"] = cpu;
   moment["side_load_cpu"] = side_load_cpu(now);
   const ProcessorTime time = processor_time();
-  moment["stolen"] = stolen_between(std::exchange(processor_time_, time), time);
+  moment["stolen"] =
+      share_between(std::exchange(processor_time_, time), time, &ProcessorTime::stolen);
   const SensorValues values = sensors_ ? sensors_->read(now) : SensorValues{};
   for (std::size_t i = 0; i < quantities; ++i) {
     moment[quantity_keys[i]] = values[i] ? json::Value{*values[i]} : json::Value{};
   }
   moments_.append(std::move(moment));
-  const bool due = in_seconds(since_begin) >= options_.side_load_from * in_seconds(duration_);
+  const bool due =
+      Seconds(since_begin).count() >= options_.side_load_from * Seconds(duration_).count();
   if (options_.side_load != 0 && due && !side_load_at_) start_side_load(since_begin);
   last_ = own_use(since_begin);
   if (samples_ == 1) first_ = last_;
@@ -127,10 +127,10 @@ json::Value Timeline::report() {
   if (auto ended = side_load_.wait_until_ended(std::chrono::seconds{5}); !ended)
     side_load_error_ = ended.error().text;
   json::Value timeline;
-  timeline["every_s"] = in_seconds(options_.every);
+  timeline["every_s"] = Seconds(options_.every).count();
   timeline["side_load_cores"] = options_.side_load;
   timeline["side_load_from_s"] =
-      side_load_at_ ? json::Value{in_seconds(*side_load_at_)} : json::Value{};
+      side_load_at_ ? json::Value{Seconds(*side_load_at_).count()} : json::Value{};
   if (!side_load_error_.empty()) timeline["side_load_error"] = side_load_error_;
   for (std::size_t i = 0; i < quantities; ++i) {
     const Sensors::Origin origin = sensors_ ? sensors_->origin(static_cast<Quantity>(i))
@@ -140,7 +140,7 @@ json::Value Timeline::report() {
     one["text"] = origin.text;
   }
   // Between the first sample and the last: before and after, processes start and end.
-  const double passed = in_seconds(last_.at - first_.at);
+  const double passed = Seconds(last_.at - first_.at).count();
   const auto samples = static_cast<double>(samples_ > 1 ? samples_ - 1 : 1);
   timeline["sampling"]["cpu"] = passed > 0 ? (last_.cpu_s - first_.cpu_s) / passed : 0.0;
   timeline["sampling"]["reads_per_sample"] =

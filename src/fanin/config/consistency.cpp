@@ -222,6 +222,17 @@ const Process* process_of(const Configuration& configuration, std::size_t node) 
 // one on a port could not start.
 void check_ports(const Configuration& configuration, Problems& problems) {
   std::vector<Listener> seen;
+  const auto add = [&](Listener listener, const std::string& key) {
+    const auto other = std::ranges::find_if(seen, [&](const Listener& earlier) {
+      return listener.collides_with(earlier) && !listener.shares_with(earlier);
+    });
+    if (other != seen.end()) {
+      report(configuration, problems, key,
+             fmt::format("{} and {} would both listen on port {}{}", other->who, listener.who,
+                         listener.url.port, listener.how_to_share(*other)));
+    }
+    seen.push_back(std::move(listener));
+  };
   for (const Node& node : configuration.nodes) {
     for (const net::Url& url : node.urls) {
       if (url.network() == "tcp")
@@ -230,16 +241,8 @@ void check_ports(const Configuration& configuration, Problems& problems) {
   }
   for (const Node& node : configuration.nodes) {
     if (!node.monitoring_url || node.monitoring_url->network() != "tcp") continue;
-    Listener listener{fmt::format("monitoring of \"{}\"", node.name), node.host,
-                      *node.monitoring_url};
-    const auto other = std::ranges::find_if(
-        seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
-    if (other != seen.end()) {
-      report(configuration, problems, node.key + ".monitoring_url",
-             fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
-                         listener.url.port));
-    }
-    seen.push_back(std::move(listener));
+    add({fmt::format("monitoring of \"{}\"", node.name), node.host, *node.monitoring_url},
+        node.key + ".monitoring_url");
   }
   for (const Source& source : configuration.sources) {
     const auto listen = source.settings.values.find("listen");
@@ -251,15 +254,7 @@ void check_ports(const Configuration& configuration, Problems& problems) {
                       configuration.nodes[node].host, *url};
     listener.is_source = true;
     if (source.settings.type == "receive") listener.shares = process_of(configuration, node);
-    const auto other = std::ranges::find_if(seen, [&](const Listener& earlier) {
-      return listener.collides_with(earlier) && !listener.shares_with(earlier);
-    });
-    if (other != seen.end()) {
-      report(configuration, problems, source.settings.key + ".listen",
-             fmt::format("{} and {} would both listen on port {}{}", other->who, listener.who,
-                         url->port, listener.how_to_share(*other)));
-    }
-    seen.push_back(std::move(listener));
+    add(std::move(listener), source.settings.key + ".listen");
   }
 }
 

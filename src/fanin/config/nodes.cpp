@@ -29,13 +29,6 @@ constexpr auto application_keys =
 constexpr auto filter_keys = std::to_array<std::string_view>(
     {"name", "count", "host", "cpu", "numa_node", "type", "ahead", "latency", "time_limit"});
 
-// "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
-std::string node_name(const std::string& given, std::string_view prefix, std::size_t index,
-                      std::uint64_t copy, std::uint64_t count) {
-  if (given.empty()) return fmt::format("{}{}", prefix, index);
-  return count == 1 ? given : fmt::format("{}{}", given, copy);
-}
-
 // Several alike share the CPUs of their entry evenly, in order.
 std::vector<int> share_of_cpus(const std::vector<int>& cpus, std::uint64_t copy,
                                std::uint64_t count) {
@@ -45,19 +38,12 @@ std::vector<int> share_of_cpus(const std::vector<int>& cpus, std::uint64_t copy,
   return {first, first + share};
 }
 
-std::vector<int> read_cpus(TableReader& reader, std::uint64_t count) {
-  std::vector<int> cpus = reader.cpus("cpu");
-  if (cpus.size() % count != 0) {
-    reader.reject("cpu", fmt::format("{} cannot be shared evenly by {} nodes",
-                                     counted(cpus.size(), "CPU"), count));
-  }
-  return cpus;
-}
-
 // The keys that every node has.
-Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint64_t buffer) {
+Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint64_t buffer = 0) {
   Node node;
   node.role = role;
+  node.name = reader.text("name", "");
+  node.cpus = reader.cpus("cpu");
   node.host = reader.text("host", "");
   node.numa_node = read_numa_node(reader, buffers.numa_node);
   if (role == Role::readout || role == Role::builder)
@@ -65,6 +51,32 @@ Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint
   node.key = reader.key();
   node.place = reader.place();
   return node;
+}
+
+// How many nodes an entry stands for.
+std::uint64_t read_count(TableReader& reader) { return reader.integer("count", 1, 1, nodes_max); }
+
+// So many nodes like that one, which has the name and the CPUs of the entry. They are named "left"
+// or, if there are several, "left0", "left1", ...; without a name by the prefix and their number.
+template <class Finish> // void(Node&, std::uint64_t copy)
+void add_nodes(TableReader& reader, Configuration& configuration, const Node& alike,
+               std::uint64_t count, std::string_view prefix, const Finish& finish) {
+  if (alike.cpus.size() % count != 0) {
+    reader.reject("cpu", fmt::format("{} cannot be shared evenly by {} nodes",
+                                     counted(alike.cpus.size(), "CPU"), count));
+  }
+  const auto first = std::ranges::count(configuration.nodes, alike.role, &Node::role);
+  for (std::uint64_t copy = 0; copy < count; ++copy) {
+    Node node = alike;
+    if (alike.name.empty()) {
+      node.name = fmt::format("{}{}", prefix, static_cast<std::uint64_t>(first) + copy);
+    } else if (count > 1) {
+      node.name += fmt::to_string(copy);
+    }
+    node.cpus = share_of_cpus(alike.cpus, copy, count);
+    finish(node, copy);
+    configuration.nodes.push_back(std::move(node));
+  }
 }
 
 // Where what a type lacks is missed: its table, or the override that has named the type.
@@ -193,10 +205,9 @@ private:
 };
 
 void read_event_manager(TableReader reader, Configuration& configuration) {
-  Node node = read_node(reader, Role::event_manager, configuration.buffers, 0);
+  Node node = read_node(reader, Role::event_manager, configuration.buffers);
   if (node.place.file.empty()) node.place = configuration.place_of("event_manager");
-  node.name = reader.text("name", "evm");
-  node.cpus = reader.cpus("cpu");
+  if (node.name.empty()) node.name = "evm";
   reader.finish();
   configuration.nodes.push_back(std::move(node));
 }
@@ -205,23 +216,17 @@ void read_readouts(TableReader& root, Configuration& configuration, Problems& pr
   SourceReader sources(root.find("source"), configuration, problems);
   (void)root.table("source"); // says so if it is something else
   for (auto& reader : root.tables("readout")) {
-    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
-    const std::string name = reader.text("name", "");
+    const std::uint64_t count = read_count(reader);
     const Node alike =
         read_node(reader, Role::readout, configuration.buffers, configuration.buffers.readout);
-    const std::vector<int> cpus = read_cpus(reader, count);
     if (configuration.readouts() + count > nodes_max) {
       reader.reject("count", fmt::format("more than {} readout units", nodes_max));
       return;
     }
     sources.read(reader, configuration.readouts(), count);
-    for (std::uint64_t copy = 0; copy < count; ++copy) {
-      Node node = alike;
-      node.name = node_name(name, "ru", configuration.readouts(), copy, count);
-      node.cpus = share_of_cpus(cpus, copy, count);
-      configuration.nodes.push_back(std::move(node));
-      configuration.system.readout_units.push_back(configuration.nodes.back().name);
-    }
+    add_nodes(reader, configuration, alike, count, "ru", [&](const Node& node, std::uint64_t) {
+      configuration.system.readout_units.push_back(node.name);
+    });
     reader.finish();
   }
   std::ranges::sort(configuration.sources, [](const Source& a, const Source& b) {
@@ -251,11 +256,9 @@ void read_monitoring_url(TableReader& reader, const Monitoring& monitoring, Node
 
 void read_builders(TableReader& root, Configuration& configuration) {
   for (auto& reader : root.tables("builder")) {
-    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
-    const std::string name = reader.text("name", "");
+    const std::uint64_t count = read_count(reader);
     Node alike =
         read_node(reader, Role::builder, configuration.buffers, configuration.buffers.builder);
-    const std::vector<int> cpus = read_cpus(reader, count);
     alike.urls = reader.urls("url");
     if (alike.urls.size() > builder::rails_max)
       reader.reject("url", fmt::format("names more than {} addresses", builder::rails_max));
@@ -267,64 +270,49 @@ void read_builders(TableReader& root, Configuration& configuration) {
       reader.reject("count", fmt::format("more than {} builder units", nodes_max));
       return;
     }
-    for (std::uint64_t copy = 0; copy < count; ++copy) {
-      Node node = alike;
-      node.name = node_name(name, "bu", configuration.builders(), copy, count);
-      node.cpus = share_of_cpus(cpus, copy, count);
-      if (node.filter_url && node.filter_url->port != 0)
-        node.filter_url->port = static_cast<std::uint16_t>(node.filter_url->port + copy);
-      if (node.monitoring_url && node.monitoring_url->port != 0)
-        node.monitoring_url->port = static_cast<std::uint16_t>(node.monitoring_url->port + copy);
-      configuration.nodes.push_back(std::move(node));
-      configuration.system.builder_units.push_back(configuration.nodes.back().name);
+    add_nodes(reader, configuration, alike, count, "bu", [&](Node& node, std::uint64_t copy) {
+      for (auto* url : {&node.filter_url, &node.monitoring_url}) {
+        if (*url && (*url)->port != 0)
+          (*url)->port = static_cast<std::uint16_t>((*url)->port + copy);
+      }
+      configuration.system.builder_units.push_back(node.name);
       configuration.system.builder_weights.push_back(weight);
-    }
+    });
     reader.finish();
   }
 }
 
-// Something of a plug-in's; what is not common to all nodes is left to its type.
+// Something of a plug-in's; what is not among the common keys is left to its type.
+void add_of_plugin(TableReader& reader, Configuration& configuration, Node node,
+                   std::uint64_t count, std::string_view prefix,
+                   std::span<const std::string_view> common_keys) {
+  node.type = reader.text("type", "");
+  node.place = place_of_type(reader);
+  if (node.type.empty())
+    reader.reject_missing("type", "is missing: the type that a plug-in has registered");
+  node.common_keys = common_keys;
+  read_own_settings(reader, common_keys, node.settings);
+  add_nodes(reader, configuration, node, count, prefix, [](const Node&, std::uint64_t) {});
+}
+
 void read_applications(TableReader& root, Configuration& configuration) {
-  std::size_t index = 0;
   for (auto& reader : root.tables("application")) {
-    Node node = read_node(reader, Role::application, configuration.buffers, 0);
-    node.name = node_name(reader.text("name", ""), "app", index++, 0, 1);
-    node.cpus = reader.cpus("cpu");
-    node.type = reader.text("type", "");
-    node.place = place_of_type(reader);
-    if (node.type.empty())
-      reader.reject_missing("type", "is missing: the type that a plug-in has registered");
-    node.common_keys = application_keys;
-    read_own_settings(reader, application_keys, node.settings);
-    configuration.nodes.push_back(std::move(node));
+    const Node node = read_node(reader, Role::application, configuration.buffers);
+    add_of_plugin(reader, configuration, node, 1, "app", application_keys);
   }
 }
 
 void read_filters(TableReader& root, Configuration& configuration) {
-  std::size_t index = 0;
   for (auto& reader : root.tables("filter")) {
-    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
-    const std::string name = reader.text("name", "");
-    Node alike = read_node(reader, Role::filter, configuration.buffers, 0);
-    const std::vector<int> cpus = read_cpus(reader, count);
-    alike.type = reader.text("type", "");
-    alike.place = place_of_type(reader);
-    if (alike.type.empty())
-      reader.reject_missing("type", "is missing: the type that a plug-in has registered");
+    const std::uint64_t count = read_count(reader);
+    Node alike = read_node(reader, Role::filter, configuration.buffers);
     alike.filter_ahead =
         static_cast<std::uint32_t>(reader.integer("ahead", 2, 1, wire::filter_ahead_max));
     alike.filter_latency = reader.duration("latency", std::chrono::milliseconds{100});
     alike.filter_time_limit = reader.duration("time_limit", std::chrono::seconds{1});
     if (alike.filter_time_limit < std::chrono::milliseconds{20})
       reader.reject("time_limit", "decisions are sent every 10 ms: set 20ms or more");
-    alike.common_keys = filter_keys;
-    read_own_settings(reader, filter_keys, alike.settings);
-    for (std::uint64_t copy = 0; copy < count; ++copy) {
-      Node node = alike;
-      node.name = node_name(name, "fu", index++, copy, count);
-      node.cpus = share_of_cpus(cpus, copy, count);
-      configuration.nodes.push_back(std::move(node));
-    }
+    add_of_plugin(reader, configuration, alike, count, "fu", filter_keys);
   }
 }
 
@@ -407,33 +395,26 @@ std::vector<std::string> names_of(const std::string& text) {
   return names;
 }
 
-std::vector<std::string> names_of(const std::vector<std::string>& texts) {
-  std::vector<std::string> all;
-  for (const auto& text : texts) {
-    for (auto& name : names_of(text)) all.push_back(std::move(name));
-  }
-  return all;
-}
-
 void read_processes(TableReader& root, Configuration& configuration) {
   auto readers = root.tables("process");
   std::vector<bool> taken(configuration.nodes.size());
   for (auto& reader : readers) {
     Process process;
-    for (const auto& name : names_of(reader.texts("nodes"))) {
-      const auto node = configuration.find_node(name);
-      if (!node) {
-        reader.reject_missing("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
-                                                   configuration.node_names()));
-        return;
+    for (const auto& text : reader.texts("nodes"))
+      for (const auto& name : names_of(text)) {
+        const auto node = configuration.find_node(name);
+        if (!node) {
+          reader.reject_missing("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
+                                                     configuration.node_names()));
+          return;
+        }
+        if (taken[*node]) {
+          reader.reject("nodes", fmt::format("node \"{}\" is named twice", name));
+          return;
+        }
+        taken[*node] = true;
+        process.nodes.push_back(*node);
       }
-      if (taken[*node]) {
-        reader.reject("nodes", fmt::format("node \"{}\" is named twice", name));
-        return;
-      }
-      taken[*node] = true;
-      process.nodes.push_back(*node);
-    }
     if (process.nodes.empty()) {
       reader.reject_missing("nodes", "is missing or empty, as in nodes = [\"evm\", \"ru0\"]");
       return;

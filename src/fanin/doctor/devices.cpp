@@ -112,12 +112,10 @@ void examine_interfaces(const Host& host, Findings& findings) {
     const std::string found = fmt::format(
         "MTU {} B{}", *mtu, speed && *speed > 0 ? fmt::format(", {} Mb/s", *speed) : std::string());
     const bool small = speed && *speed >= fast && *mtu < jumbo;
-    findings.push_back({fmt::format("interface {}", interface), small ? Level::hint : Level::good,
-                        found,
-                        small ? fmt::format("ip link set {} mtu {}, on switches and peers too: "
-                                            "fewer packets for the processors",
-                                            interface, jumbo)
-                              : ""});
+    findings.push_back(hint_if(small, "interface " + interface, found,
+                               fmt::format("ip link set {} mtu {}, on switches and peers too: "
+                                           "fewer packets for the processors",
+                                           interface, jumbo)));
   }
 }
 

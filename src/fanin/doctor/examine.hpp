@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/export.hpp"
@@ -33,6 +34,11 @@ using Findings = std::vector<Finding>;
 examine(const Host& host, const Result<std::vector<std::string>>& providers);
 
 namespace detail {
+// With a remedy only if it is needed.
+inline Finding hint_if(bool needed, std::string what, std::string found, std::string remedy) {
+  return {std::move(what), needed ? Level::hint : Level::good, std::move(found),
+          needed ? std::move(remedy) : ""};
+}
 void examine_rdma(const Host& host, Findings& findings); // devices.cpp
 void examine_interfaces(const Host& host, Findings& findings);
 void examine_numa(const Host& host, Findings& findings);

@@ -58,13 +58,9 @@ std::string control_group(const Host& host) {
 
 void examine_limits(const Host& host, Findings& findings) {
   const auto files = host.limit("Max open files");
-  const bool few = files && *files < files_least;
-  findings.push_back(
-      {"open files", few ? Level::hint : Level::good,
-       files ? fmt::format("{}", *files) : "unlimited",
-       few ? "a connection takes one or two: ulimit -n 65536, or LimitNOFILE= in the "
-             "unit"
-           : ""});
+  findings.push_back(hint_if(
+      files && *files < files_least, "open files", files ? fmt::format("{}", *files) : "unlimited",
+      "a connection takes one or two: ulimit -n 65536, or LimitNOFILE= in the unit"));
 }
 
 void examine_memory(const Host& host, Findings& findings) {
@@ -74,25 +70,21 @@ void examine_memory(const Host& host, Findings& findings) {
   const std::string transparent =
       chosen(host.text("sys/kernel/mm/transparent_hugepage/enabled").value_or("not available"));
   const bool usable = reserved > 0 || transparent == "always" || transparent == "madvise";
-  findings.push_back(
-      {"huge pages", usable ? Level::good : Level::hint,
-       fmt::format("{} of 2 MiB reserved, {} free; transparent: {}", reserved, unused, transparent),
-       usable ? ""
-              : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: pools have fewer TLB "
-                "misses"});
+  findings.push_back(hint_if(
+      !usable, "huge pages",
+      fmt::format("{} of 2 MiB reserved, {} free; transparent: {}", reserved, unused, transparent),
+      "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: pools have fewer TLB misses"));
 
   const auto total = memory_total(host);
   const auto most = host.number(control_group(host) + "/memory.max"); // "max": no number
   const bool limited = most && total && static_cast<std::uint64_t>(*most) < *total;
-  findings.push_back(
-      {"memory", limited ? Level::hint : Level::good,
-       limited ? fmt::format("this control group may use {} of {}",
-                             format_size(static_cast<std::uint64_t>(*most)), format_size(*total))
-               : format_size(total.value_or(0)),
-       limited
-           ? "pools, those of shm:// too, count: `fanin check` prints their sum; raise MemoryMax= "
-             "if it is more"
-           : ""});
+  findings.push_back(hint_if(
+      limited, "memory",
+      limited ? fmt::format("this control group may use {} of {}",
+                            format_size(static_cast<std::uint64_t>(*most)), format_size(*total))
+              : format_size(total.value_or(0)),
+      "pools, those of shm:// too, count: `fanin check` prints their sum; raise MemoryMax= if it "
+      "is more"));
 }
 
 void examine_tcp(const Host& host, Findings& findings) {
@@ -101,32 +93,30 @@ void examine_tcp(const Host& host, Findings& findings) {
   const std::string available =
       host.text(net + "ipv4/tcp_available_congestion_control").value_or(control);
   const bool cubic = has_word(available, "cubic");
-  findings.push_back({"TCP congestion control", cubic ? Level::good : Level::hint,
-                      cubic ? fmt::format("cubic is available and used (default: {})", control)
-                            : fmt::format("{} is used; cubic is not available", control),
-                      cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
+  findings.push_back(hint_if(!cubic, "TCP congestion control",
+                             cubic
+                                 ? fmt::format("cubic is available and used (default: {})", control)
+                                 : fmt::format("{} is used; cubic is not available", control),
+                             "modprobe tcp_cubic; BBR is a third slower on a busy host"));
 
   const std::int64_t receive = last_number(host.text(net + "ipv4/tcp_rmem").value_or(""));
   const std::int64_t send = last_number(host.text(net + "ipv4/tcp_wmem").value_or(""));
-  const bool small = std::min(receive, send) < buffer_least;
-  findings.push_back(
-      {"socket buffers", small ? Level::hint : Level::good,
-       fmt::format("up to {} (receiving) and {} (sending)",
-                   format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(receive, 0))),
-                   format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(send, 0)))),
-       small ? "sysctl net.ipv4.tcp_rmem='4096 131072 16777216' net.ipv4.tcp_wmem='4096 65536 "
-               "16777216'"
-             : ""});
+  const auto text = [](std::int64_t bytes) {
+    return format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
+  };
+  findings.push_back(hint_if(
+      std::min(receive, send) < buffer_least, "socket buffers",
+      fmt::format("up to {} (receiving) and {} (sending)", text(receive), text(send)),
+      "sysctl net.ipv4.tcp_rmem='4096 131072 16777216' net.ipv4.tcp_wmem='4096 65536 16777216'"));
 }
 
 void examine_processors(const Host& host, Findings& findings) {
   const std::string online = host.text("sys/devices/system/cpu/online").value_or("not known");
   const auto governor = host.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  const bool saving = governor && *governor == "powersave";
   findings.push_back(
-      {"processors", saving ? Level::hint : Level::good,
-       fmt::format("cores {}{}", online, governor ? ", governor " + *governor : std::string()),
-       saving ? "cpupower frequency-set -g performance: steadier latency" : ""});
+      hint_if(governor == "powersave", "processors",
+              fmt::format("cores {}{}", online, governor ? ", governor " + *governor : ""),
+              "cpupower frequency-set -g performance: steadier latency"));
   const std::string quota = host.text(control_group(host) + "/cpu.max").value_or("max");
   if (quota.starts_with("max")) return;
   findings.push_back({"processor time", Level::hint,

@@ -30,8 +30,6 @@ double cpu_seconds(const rusage& usage) {
 
 namespace {
 
-constexpr int pipe_bytes = 1 << 20;
-
 // In the child: only calls that are safe after fork.
 [[noreturn]] void exec_child(const std::vector<char*>& arguments, int input, int report_descriptor,
                              pid_t parent) {
@@ -124,17 +122,11 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
                                                      const std::string& input,
                                                      Child::Handlers handlers) {
   const auto to_input = FANIN_TRY(input_with(input));
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
-  Descriptor to_read(ends[0]);
-  Descriptor to_write(ends[1]);
+  auto [to_read, to_write] = FANIN_TRY(make_pipe());
   fcntl(to_read.get(), F_SETFL, O_NONBLOCK);
-  fcntl(to_write.get(), F_SETPIPE_SZ, pipe_bytes); // a wish
   arguments.emplace_back("--report-fd");
   arguments.push_back(fmt::format("{}", to_write.get()));
-  std::vector<char*> pointers;
-  for (auto& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
+  const auto pointers = pointers_to(arguments);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) exec_child(pointers, to_input.get(), to_write.get(), parent);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
@@ -16,7 +17,7 @@
 namespace fanin::executive {
 
 // Processor time in user and system mode together, in seconds.
-[[nodiscard]] double cpu_seconds(const rusage& usage);
+[[nodiscard]] FANIN_INTERNAL_API double cpu_seconds(const rusage& usage);
 
 struct ChildExit {
   int status = 0;      // exit status; -1: killed

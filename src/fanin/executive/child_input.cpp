@@ -11,6 +11,21 @@
 
 namespace fanin::executive {
 
+Result<Pipe> make_pipe() {
+  constexpr int wished_bytes = 1 << 20;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
+  fcntl(ends[1], F_SETPIPE_SZ, wished_bytes);
+  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 LineInput::LineInput(net::Loop& loop, Descriptor descriptor, OnLine on_line,
                      std::function<void()> on_end)
     : loop_(loop),

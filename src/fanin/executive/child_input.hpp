@@ -8,12 +8,22 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
+
+struct Pipe { // closed by exec()
+  Descriptor read;
+  Descriptor write;
+};
+// Large enough for many lines, if the kernel allows that. Errors: exhausted.
+[[nodiscard]] Result<Pipe> make_pipe();
+// As exec() takes them, for as long as the words live.
+[[nodiscard]] std::vector<char*> pointers_to(std::vector<std::string>& words);
 
 // Thread: its loop. The descriptor must not block.
 class LineInput final : public net::Service {

@@ -140,7 +140,7 @@ void EventManagerNode::report_progress() {
   report["report"] = "progress";
   report["state"] = began_at_ == never ? "waiting" : manager_->stopping() ? "stopping" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
-  report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
+  report["time_s"] = std::chrono::duration<double>(elapsed).count();
   report["waiting_for"] = manager_->waiting_for();
   if (record_) report["manifest"] = record_->path();
   context_.report(std::move(report));

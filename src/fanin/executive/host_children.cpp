@@ -63,12 +63,11 @@ public:
         handlers_(std::move(handlers)),
         log_(log),
         too_late_([this] {
-          exit_.why = fmt::format("host {} ({}) does not answer", host_.name(), host_.place);
+          exit_.why = fmt::format("{} does not answer", host_.text());
           end_command();
         }),
         kill_command_([this] {
-          exit_.why =
-              fmt::format("host {} ({}) does not answer any more", host_.name(), host_.place);
+          exit_.why = fmt::format("{} does not answer any more", host_.text());
           end_command();
         }) {}
 
@@ -127,7 +126,7 @@ private:
   }
 
   void refuse(const std::string& why) {
-    exit_.why = fmt::format("host {} ({}): {}", host_.name(), host_.place, why);
+    exit_.why = fmt::format("{}: {}", host_.text(), why);
     end_command();
   }
 
@@ -156,8 +155,8 @@ private:
     if (!exited_) {
       exit_.status = -1;
       if (exit_.why.empty() && answered_)
-        exit_.why = fmt::format("the connection to host {} ({}) has ended{}{}", host_.name(),
-                                host_.place, last_error_.empty() ? "" : ": ", last_error_);
+        exit_.why = fmt::format("the connection to {} has ended{}{}", host_.text(),
+                                last_error_.empty() ? "" : ": ", last_error_);
       if (exit_.why.empty()) exit_.why = why_unreachable(host_, status, last_error_);
     }
     handlers_.on_exit(exit_);

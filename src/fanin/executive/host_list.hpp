@@ -19,6 +19,7 @@ struct Host {
   std::string place; // "hosts:3", for messages
 
   [[nodiscard]] const std::string& name() const { return addresses.front(); }
+  [[nodiscard]] std::string text() const { return "host " + name() + " (" + place + ")"; }
 };
 
 struct HostList {

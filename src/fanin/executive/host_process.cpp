@@ -17,26 +17,13 @@
 
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/executive/child_input.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::executive {
 namespace {
 
-constexpr int host_pipe_bytes = 1 << 20;
 constexpr std::size_t shown_max = 300; // of a line of another host
-
-struct Pipe {
-  Descriptor read;
-  Descriptor write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
-  Pipe made{Descriptor(ends[0]), Descriptor(ends[1])};
-  fcntl(ends[1], F_SETPIPE_SZ, host_pipe_bytes); // a wish
-  return made;
-}
 
 // In the child: only calls that are safe after fork.
 [[noreturn]] void exec_child(const std::vector<char*>& arguments, int input, int output, int errors,
@@ -66,9 +53,7 @@ Result<std::string> own_program() {
   std::error_code error;
   std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return fail(ErrorKind::unsupported, "/proc/self/exe: " + error.message());
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                     "0123456789_-+=.,:/@%";
-  if (path.find_first_not_of(plain) == std::string::npos) return path;
+  if (shell_word(path) == path) return path;
   return fail(ErrorKind::usage,
               fmt::format("{}: a shell of another host would change this name of the program: "
                           "install it where the path has only letters, digits and _-+=.,:/@%",
@@ -82,9 +67,7 @@ Result<HostProcess> start_on(const Host& host) {
   std::vector<std::string> words = host.words;
   words.push_back(program);
   words.emplace_back(on_host_command);
-  std::vector<char*> pointers;
-  for (auto& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  const auto pointers = pointers_to(words);
   std::signal(SIGPIPE, SIG_IGN); // a host may go while it is written to
   auto input = make_pipe();
   auto output = make_pipe();
@@ -118,7 +101,7 @@ std::string why_unreachable(const Host& host, int wait_status, std::string_view 
     why = fmt::format("{} was ended by signal {}", host.words.front(), WTERMSIG(wait_status));
   if (why.empty())
     why = fmt::format("{} ended with status {}", host.words.front(), WEXITSTATUS(wait_status));
-  return fmt::format("host {} ({}): {}", host.name(), host.place, why);
+  return fmt::format("{}: {}", host.text(), why);
 }
 
 } // namespace fanin::executive

@@ -19,6 +19,7 @@ namespace fanin::executive {
 namespace {
 
 using config::Configuration;
+using Seconds = std::chrono::duration<double>;
 
 constexpr std::uint64_t queues_all = 18U << 20; // bytes
 constexpr std::uint32_t window_usual = 65536;
@@ -55,8 +56,6 @@ std::unexpected<Error> too_small(const Configuration& configuration, const confi
       causes));
 }
 
-double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
-
 // The mean of the emulator's sizes, from its settings; 0: not known, the source will say why.
 double emulated_size(const config::Source& source) {
   const auto size = [&source](const char* key) -> double {
@@ -91,7 +90,7 @@ std::uint32_t source_page(std::uint64_t share, std::uint32_t data_page, const Pa
 }
 
 std::uint32_t window_of(const Configuration& configuration, std::size_t sources, double rate_hz) {
-  const double wanted = rate_hz * seconds(hold_time(configuration));
+  const double wanted = rate_hz * Seconds(hold_time(configuration)).count();
   std::uint32_t window = window_usual;
   while (window < wanted && window < window_most) window *= 2;
   while (window > 2 * configuration.system.batch_events &&
@@ -156,7 +155,7 @@ std::uint64_t plan_sources(const Configuration& configuration, const PageSizes& 
     plan.bytes_per_s += rate;
     events_hz = std::max(events_hz, event_rate(configuration, configuration.sources[i]));
   }
-  const double hold_s = seconds(hold_time(configuration));
+  const double hold_s = Seconds(hold_time(configuration)).count();
   const double rest = std::max(0.0, static_cast<double>(buffer) - plan.bytes_per_s * hold_s);
   std::uint64_t least_in_all = 0;
   for (std::size_t i = first; i < last; ++i) {
@@ -327,7 +326,7 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
   plan.bytes_per_s = total / static_cast<double>(configuration.builders());
   const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.system.lanes());
   const Duration hold = configuration.buffers.hold + filter_latency(configuration);
-  const auto at_rate = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold));
+  const auto at_rate = static_cast<std::uint64_t>(plan.bytes_per_s * Seconds(hold).count());
   const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_size, at_rate});
   plan.needed = builder::receive_pages(least, page, configuration.system.lanes()) * page;
   if (capacity >= least) return {};

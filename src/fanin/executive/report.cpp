@@ -14,10 +14,9 @@
 namespace fanin::executive {
 namespace {
 
-constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
+using Microseconds = std::chrono::duration<double, std::micro>;
 
-double duration_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
-double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
+constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
 
 json::Value dropped_by_reason(const builder::SourceResult& source) {
   json::Value reasons{json::Object{}};
@@ -141,7 +140,7 @@ std::string failure_of(const builder::RunSummary& summary) {
 
 json::Value to_json(const builder::RunSummary& summary, const builder::System& system) {
   json::Value result;
-  const double duration_s = duration_seconds(summary.duration);
+  const double duration_s = std::chrono::duration<double>(summary.duration).count();
   const double rate = duration_s > 0 ? 1 / duration_s : 0;
   result["run"] = summary.run;
   result["duration_s"] = duration_s;
@@ -163,9 +162,10 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   result["gaps"] = gaps_of(summary, system.slice);
   result["incomplete_events"] = incomplete_of(summary, system);
   if (summary.latency.count() > 0) {
-    result["latency_us"] = json::Object{{"p50", microseconds(summary.latency.quantile(0.5))},
-                                        {"p99", microseconds(summary.latency.quantile(0.99))},
-                                        {"p999", microseconds(summary.latency.quantile(0.999))}};
+    result["latency_us"] =
+        json::Object{{"p50", Microseconds(summary.latency.quantile(0.5)).count()},
+                     {"p99", Microseconds(summary.latency.quantile(0.99)).count()},
+                     {"p999", Microseconds(summary.latency.quantile(0.999)).count()}};
   }
   result["files"] = json::List(summary.files.begin(), summary.files.end());
   result["protocol"] = name(system.protocol);

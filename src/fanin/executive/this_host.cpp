@@ -1,8 +1,5 @@
 #include "fanin/executive/this_host.hpp"
 
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +26,7 @@
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/plugins.hpp"
+#include "fanin/net/own_addresses.hpp"
 #include "fanin/net/stream/tcp_streams.hpp"
 #include "fanin/storage/run_numbers.hpp"
 
@@ -42,25 +40,6 @@ std::string host_name() {
 }
 
 std::string_view short_name(std::string_view name) { return name.substr(0, name.find('.')); }
-
-bool is_own_address(const std::string& host) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return false;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(list, &freeifaddrs);
-  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr) continue;
-    const int family = at->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::array<char, NI_MAXHOST> text{};
-    if (getnameinfo(at->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) ==
-            0 &&
-        host == text.data()) {
-      return true;
-    }
-  }
-  return false;
-}
 
 std::optional<std::size_t> number_of(const char* variable) {
   const char* text = std::getenv(variable);
@@ -221,7 +200,9 @@ bool is_here(const std::string& host) {
       (own.find('.') == std::string::npos && short_name(host) == own)) {
     return true;
   }
-  return is_own_address(host);
+  return std::ranges::any_of(net::own_addresses(), [&host](const net::OwnAddress& one) {
+    return one.address.host() == host;
+  });
 }
 
 Result<std::vector<std::size_t>> processes_here(const config::Configuration& configuration,

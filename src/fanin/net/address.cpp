@@ -1,5 +1,7 @@
 #include "fanin/net/address.hpp"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
@@ -9,6 +11,8 @@
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "fanin/net/own_addresses.hpp"
 
 namespace fanin::net {
 namespace {
@@ -121,6 +125,22 @@ Result<std::vector<Address>> resolve(const Url& url, bool to_listen) {
     addresses = addresses_of_number("0.0.0.0").value();
   for (Address& address : *addresses) address.set_port(url.port);
   return addresses;
+}
+
+std::vector<OwnAddress> own_addresses() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, &freeifaddrs);
+  std::vector<OwnAddress> found;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    const bool ip4 = one->ifa_addr->sa_family == AF_INET;
+    if (!ip4 && one->ifa_addr->sa_family != AF_INET6) continue;
+    OwnAddress& own = found.emplace_back(one->ifa_name);
+    own.address.length = ip4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&own.address.storage, one->ifa_addr, own.address.length);
+  }
+  return found;
 }
 
 } // namespace fanin::net

@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -19,7 +17,7 @@
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/net/address.hpp"
+#include "fanin/net/own_addresses.hpp"
 #include "fanin/net/verbs/endpoint.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 
@@ -78,16 +76,8 @@ std::string name_of(const sockaddr* address) {
 
 // The first address of this host that an RDMA device has. Empty: there is none.
 std::string first_address(rdma_event_channel* channel) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return "";
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, &freeifaddrs);
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
-        (one->ifa_flags & (IFF_LOOPBACK | IFF_UP)) != IFF_UP)
-      continue;
-    Address address;
-    address.length = sizeof(sockaddr_in);
-    std::memcpy(&address.storage, one->ifa_addr, address.length);
+  for (const auto& [interface, address] : own_addresses()) {
+    if (address.get()->sa_family != AF_INET || is_loopback(address.host())) continue;
     const auto id = make_id(channel);
     if (id && rdma_bind_addr(id->get(), mutable_address(address)) == 0 && (*id)->verbs != nullptr)
       return address.host();
