@@ -321,6 +321,28 @@ def test_the_example_sender_confirms_its_last_number_over_each_connection():
         assert result["events"]["built"] == 133, result["events"]
 
 
+def test_an_example_sender_whose_front_end_counts_again_is_in_doubt():
+    for restarted in (True, False):  # with its front end, or only the front end
+        with Folder() as folder, Port() as port:
+            with run_of_one_source(folder, port) as run:
+                sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
+                for event in range(100):
+                    sender.send(event, b"the first trigger")
+                sender.pause()
+                if restarted:
+                    sender.socket.close()
+                    sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
+                for event in range(150):
+                    sender.send(event, b"another trigger")
+                sender.pause()
+                assert sender.summary().endswith("100 dropped or late"), sender.summary()
+                run.signal()
+                result = run.finish(status=1)
+            source = result["sources"]["0x300"]
+            assert source["in_doubt"] == 50, source
+            assert "began to count again" in result["error"], result["error"]
+
+
 class LosesTheEnd:
     """A connection that is lost when the other side has read the end."""
 

@@ -84,6 +84,24 @@ TEST_F(Doubt, what_is_sent_once_more_is_a_repeat) {
   EXPECT_FALSE(marked(300) || marked(309));
 }
 
+// Most fragments of all triggers are empty, and alike.
+TEST_F(Doubt, a_restart_of_a_source_that_has_little_to_say) {
+  for (const std::uint64_t full : {2U, 5U, 10U, 20U}) {
+    SCOPED_TRACE(full);
+    queue().start_unnumbered();
+    const auto send_few = [&](EventNumber end, std::uint64_t trigger) {
+      for (EventNumber event = 0; event < end; ++event, ++trigger) {
+        const bool has_some = mix_bits(trigger) % 100 < full;
+        ASSERT_NE(queue().write(event, bytes_of(has_some ? 12 : 0, trigger)), WriteOutcome::full);
+      }
+    };
+    send_few(900, 1);
+    send_few(910, 5000);
+    EXPECT_TRUE(marked(905));
+    release();
+  }
+}
+
 TEST_F(Doubt, each_number_sent_twice_is_a_repeat) {
   queue().start(0);
   for (EventNumber event = 0; event < 200; ++event) {

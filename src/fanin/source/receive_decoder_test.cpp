@@ -376,6 +376,25 @@ TEST(ReceiveDecoder, what_another_connection_sends_again_is_left_out_by_the_numb
   EXPECT_EQ(fixture.queue.numbers().written(), 5U);
 }
 
+// The program goes on, and its front end counts again.
+TEST(ReceiveDecoder, what_is_sent_over_another_connection_with_other_data_is_no_repeat) {
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  for (const std::uint64_t seed : {0U, 0U, 1U}) {
+    SenderBytes sender(5);
+    for (EventNumber event = 0; event < 8; ++event) {
+      sender.fragment(event, testing::bytes_of(8, seed));
+    }
+    EXPECT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+    EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+    decoder.leave_out_below(fixture.queue.next_event());
+  }
+  EXPECT_EQ(decoder.repeats_skipped(), 8U);
+  EXPECT_EQ(fixture.queue.numbers().dropped(wire::DropReason::number_back) +
+                fixture.queue.numbers().dropped(wire::DropReason::number_repeat),
+            8U);
+}
+
 TEST(ReceiveDecoder, what_is_sent_again_is_counted_and_only_of_the_same_sender) {
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);

@@ -385,6 +385,22 @@ TEST(ReceiveSource, who_comes_back_again_and_again_without_a_message_keeps_nobod
   EXPECT_EQ(bench.counter("bad_mark"), 6U);
 }
 
+// Else the readout unit would take it for busy, and never for silent.
+TEST(ReceiveSource, a_sender_that_drips_into_a_large_fragment_has_no_more_for_now) {
+  Bench bench;
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface().fragment(0, bytes_of(900'000, 0));
+  peer.send(Bytes(sender.bytes().begin(), sender.bytes().begin() + 100));
+  bench.read_until([&] { return bench.fixture.queue.open(); });
+  for (std::ptrdiff_t at = 100; at < 120; ++at) {
+    peer.send(Bytes(sender.bytes().begin() + at, sender.bytes().begin() + at + 1));
+    const std::uint32_t missing = bench.fixture.queue.missing();
+    bench.read_until([&] { return bench.fixture.queue.missing() < missing; });
+    EXPECT_EQ(bench.last.state, ReadState::waiting);
+  }
+}
+
 TEST(ReceiveSource, a_connection_without_a_preface_keeps_nobody_waiting) {
   Bench bench;
   bench.fixture.queue.start(0);

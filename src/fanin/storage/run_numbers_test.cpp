@@ -216,6 +216,24 @@ TEST_F(RunNumbersTest, are_waited_for_where_another_process_takes_one_which_is_s
                                            path + " (fuser shows which one)"));
 }
 
+// As a node does, which reads signals in its loop.
+TEST_F(RunNumbersTest, are_not_waited_for_when_the_process_is_to_end) {
+  reserve();
+  const Descriptor other(::open((folder + "/.last_run_number.lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  sigset_t stop;
+  ::sigemptyset(&stop);
+  ::sigaddset(&stop, SIGTERM);
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &stop, nullptr), 0);
+  ::raise(SIGTERM);
+  const auto number = RunNumbers({folder}, {}).reserve({});
+  int taken = 0;
+  ::sigwait(&stop, &taken);
+  ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
+  ASSERT_FALSE(number);
+  EXPECT_THAT(number.error().text, HasSubstr("stopped while another process had locked"));
+}
+
 TEST_F(RunNumbersTest, are_given_where_a_process_was_killed_while_it_reserved) {
   std::filesystem::create_directories(folder);
   put(folder + "/.last_run_number.new", "1234567890 and more than is written there\n");
