@@ -24,7 +24,7 @@ def test_a_disk_that_is_full_until_the_end_is_named_and_kills_nobody(url):
         prefix = small_disk(folder.path / "out")
         with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=11s", prefix=prefix) as run:
             run.wait_for("No space left on device; nothing is lost")
-            run.wait_for("the disk, which is full (write ")
+            run.wait_for(r"the disk, which is full \(write ")
             run.signal()
             result = run.finish(status=1)
         assert "no event was built for" in result["error"] and "No space left on device" in result["error"], result["error"]

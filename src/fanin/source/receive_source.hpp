@@ -35,6 +35,8 @@ struct ReceiveOptions {
                    ///< empty
 };
 
+/// It stays one type of more than 400 lines, since whose turn it is follows from what the present
+/// connection has sent, and what is read from whose turn it is.
 class ReceiveSource final : public Source, private ReceivePort::Member {
 public:
   /// Errors: exhausted. Does not listen yet.
