@@ -38,6 +38,7 @@ void EventNumbers::start() {
   dropped_before_ = early_ = {};
   dropped_there_ = 0;
   went_back_ = 0;
+  repeats_ = false;
   jumped_over_ = {};
   recent_.forget();
   set_doubt(false);
@@ -172,6 +173,7 @@ void EventNumbers::compare(EventNumber event, wire::FragmentEntry entry) {
   if (is_other(accepted_at(event), entry)) {
     drop_back(event);
   } else {
+    repeats_ = true;
     drop(event, wire::DropReason::number_repeat);
   }
 }
@@ -189,10 +191,12 @@ bool EventNumbers::contradicts(std::uint64_t counter, wire::FragmentEntry entry)
 
 // A wrong number may be below; few of them follow each other. More: the source counts again, and
 // numbers that were not accepted yet say nothing about the event that its fragments belong to. But
-// below a jump they may be right, if the jump was wrong.
+// below a jump they may be right, if the jump was wrong. And among repeats those that are not known
+// are repeats, too.
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
   if (went_back_ == 0) first_back_ = event;
-  if (!jumped_over_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
+  const bool repeats = repeats_ && accepted_at(event).absent();
+  if (!repeats && !jumped_over_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
   find_fast_end();
   return drop(event, wire::DropReason::number_back);
 }
@@ -202,6 +206,7 @@ EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
 void EventNumbers::goes_on_at(EventNumber event) {
   if (went_back_ != 0 && event == last_dropped(wire::DropReason::number_back) + 1) set_doubt(true);
   went_back_ = 0;
+  repeats_ = false;
 }
 
 void EventNumbers::set_doubt(bool doubt) {

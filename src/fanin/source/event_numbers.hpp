@@ -292,6 +292,7 @@ private:
   EventNumber last_refused_ = 0;
   EventRange jumped_over_; // by its last jump
   std::uint64_t went_back_ = 0; // fragments below the last accepted one since then; not repeats
+  bool repeats_ = false; // some were repeats
   RecentFragments recent_; // of those released
 };
 
