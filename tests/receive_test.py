@@ -230,7 +230,7 @@ def test_who_is_not_allowed_does_not_send():
             assert sender.wait() == 1, "it was allowed to send"
             sender.stdout.close()
             run.signal()
-            run.finish()
+            run.finish(1)  # it never began
 
 
 def test_a_sender_without_a_source_is_told_so():
@@ -243,7 +243,7 @@ def test_a_sender_without_a_source_is_told_so():
             assert done.returncode == 1, "a sender of source 7"
             assert "source 0x7: there is none at this address" in done.stderr, done.stderr
             run.signal()
-            run.finish()
+            run.finish(1)  # it never began
 
 
 def test_a_number_that_cannot_be_costs_the_example_sender_only_its_fragment():

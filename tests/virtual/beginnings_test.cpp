@@ -251,7 +251,6 @@ protected:
     system_->start_all();
     system_->run_for(1s);
   }
-  // Of 's1' and 's2', which the run waits for; "nothing": it has begun.
   std::string waits_for() {
     system_->run_for(500ms);
     return system_->manager().running() ? "it runs" : system_->manager().waiting_for();
@@ -265,8 +264,8 @@ protected:
 
 TEST_F(Readying, a_run_begins_when_all_sources_are_ready_at_the_same_time) {
   start();
-  const std::string first = "readout unit 'ru0': source 0x1 to be ready";
-  const std::string second = "readout unit 'ru1': source 0x2 to be ready";
+  const std::string first = "readout unit 'ru0': source source1 to be ready";
+  const std::string second = "readout unit 'ru1': source source2 to be ready";
   EXPECT_EQ(waits_for(), first + "; " + second);
   sources_[0].ready = true;
   EXPECT_EQ(waits_for(), second);
@@ -274,7 +273,7 @@ TEST_F(Readying, a_run_begins_when_all_sources_are_ready_at_the_same_time) {
   sources_[1].ready = true;
   EXPECT_EQ(waits_for(), first);
   system_->kill_readout(1);
-  EXPECT_EQ(waits_for(), first + "; readout unit 'ru1' to start");
+  EXPECT_EQ(waits_for(), "readout unit 'ru1' to start; " + first);
   system_->start_readout(1);
   EXPECT_EQ(waits_for(), first);
   sources_[0].ready = true;
@@ -288,13 +287,15 @@ TEST_F(Readying, a_run_that_does_not_begin_warns_more_and_more_rarely) {
   start();
   system_->run_for(1min);
   std::size_t warnings = 0;
-  for (const std::string& line : system_->log())
-    warnings +=
-        line.contains("the run has not begun after ") && line.contains("source 0x2") ? 1 : 0;
+  for (const std::string& line : system_->log()) {
+    const bool warns =
+        line.contains("the run has not begun after ") && line.contains("source source2");
+    warnings += warns ? 1U : 0U;
+  }
   EXPECT_EQ(warnings, 4U) << "after 5, 10, 20 and 40 s";
   system_->stop();
   ASSERT_TRUE(system_->run_until_ended(10s));
-  EXPECT_THAT(system_->manager().waited_for(), ::testing::HasSubstr("source 0x1 to be ready"));
+  EXPECT_THAT(system_->manager().waited_for(), ::testing::HasSubstr("source source1 to be ready"));
 }
 
 } // namespace

@@ -694,6 +694,8 @@ TEST_F(ManagerChecks, refuses_a_readout_unit_once_the_run_is_ending) {
     hello.session = ++sessions_;
     node.say_hello(hello, text);
     run();
+    if (role == wire::Role::readout_unit) node.say(wire::Ready{1});
+    run();
   };
   using enum wire::Role;
   start();
@@ -831,6 +833,8 @@ protected:
     hello.node = number;
     hello.session = ++sessions_;
     node.say_hello(hello, text);
+    run();
+    if (role == wire::Role::readout_unit) node.say(wire::Ready{1});
     run();
   }
   static wire::Built built_of(const wire::Assign& assign) {

@@ -616,6 +616,7 @@ protected:
                                .incarnation = hello.incarnation,
                                .connection = hello.connection});
     }
+    listener_->turn_to(wire::Role::request);
     system_->run_for(100ms);
     ASSERT_TRUE(fake_->heard(wire::MessageType::assign));
   }

@@ -268,7 +268,12 @@ TEST_F(RunViewTest, a_run_that_never_began_says_for_what_it_waited) {
   EXPECT_EQ(result.at("error").text(),
             "the run never began: it waited for source 0x1 to have a sender");
   EXPECT_EQ(result.find("waited_for"), nullptr);
-  failed("bu1"); // why it could not begin
+}
+
+TEST_F(RunViewTest, a_node_that_failed_is_why_a_run_never_began) {
+  progress("waiting");
+  failed("bu1");
+  view_.on_report(json::Object{{"report", "result"}, {"ok", true}, {"waited_for", "bu1 to start"}});
   EXPECT_EQ(view_.result().at("error").text(), "bu1: it broke");
 }
 

@@ -180,8 +180,9 @@ TEST_F(StagesViewTest, events_that_were_lost_count_in_whichever_stage_that_was) 
   result(slice1, 200, true, 0, 2);
   const json::Value all = view_.result();
   EXPECT_EQ(all.at("events").at("lost").natural(), 9U);
-  EXPECT_THAT(stages_text(all), HasSubstr("0 incomplete, 9 lost\n           lost: 2 in slice "
-                                          "'b/slice.toml', 7 in group 'group'\n"));
+  EXPECT_THAT(stages_text(all),
+              HasSubstr("0 incomplete, 9 lost\n           lost: 7 in group 'group', 2 in "
+                        "slice 'b/slice.toml'\n"));
 }
 
 TEST(StagesOfTwoGroups, an_event_that_both_groups_have_lost_counts_once) {

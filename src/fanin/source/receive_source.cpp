@@ -24,6 +24,12 @@ constexpr Duration takeovers_period = std::chrono::seconds{10};
 // One that comes back so often without a whole message gives its place to others.
 constexpr std::uint32_t places_kept_max = 5;
 
+// A plain sender may have sent all its data and gone. A reliable one leaves when all is
+// acknowledged, so that one which has gone before the run begins is dead.
+bool has_left(const net::Stream& stream, std::uint64_t sender) {
+  return sender == 0 ? stream.has_ended() : stream.peer_has_left();
+}
+
 } // namespace
 
 Result<std::unique_ptr<ReceiveSource>> ReceiveSource::make(ReceiveOptions options) {
@@ -82,27 +88,15 @@ bool ReceiveSource::ready(Time now) {
   if (!options_.wait_for_sender || state_ == State::ended || !listen()) return true;
   watch_->poll();
   options_.port->poll(now);
-  return has_sender(now);
-}
-
-// A plain sender may have sent all its data and gone. A reliable one leaves when all is
-// acknowledged, so that one which has gone before the run begins is dead. Those that waited for
-// their turn make room for others.
-bool ReceiveSource::has_sender(Time now) {
-  const auto gone = [](const net::Stream& stream, std::uint64_t sender) {
-    return sender == 0 ? stream.has_ended() : stream.peer_has_left();
-  };
   const auto left = std::erase_if(waiting_, [&](const ReceivePort::Arrival& arrival) {
-    if (!gone(*arrival.stream, arrival.sender)) return false;
-    ++connections_;
-    count_end(arrival.peer, ReceiveFault::none, "it left before the run began", now);
-    return true;
+    const bool gone = has_left(*arrival.stream, arrival.sender);
+    if (gone) closed(arrival.peer, ReceiveFault::none, "", now);
+    return gone;
   });
-  if (left > 0) options_.port->retry();
+  if (left > 0) options_.port->retry(); // there is room for others
+  if (!waiting_.empty() || !connection_.stream) return !waiting_.empty();
   const bool has_data = connection_.sender == 0 && staged_from_ < staged_to_;
-  const bool present =
-      connection_.stream && (has_data || !gone(*connection_.stream, connection_.sender));
-  return present || !waiting_.empty();
+  return has_data || !has_left(*connection_.stream, connection_.sender);
 }
 
 void ReceiveSource::announced(EventNumber end) {
@@ -120,30 +114,12 @@ bool ReceiveSource::is_of_sender(const ReceivePort::Arrival& arrival) const {
   return arrival.reliable() && arrival.sender == connection_.sender;
 }
 
-// Groups that are started by themselves have ids of their own; but all builder units of one have
-// the same.
-bool ReceiveSource::is_of_run(const ReceivePort::Arrival& arrival) const {
-  if (arrival.run.number == 0 || run_.number == 0) return true;
-  const std::uint64_t id = run_.shared ? run_.id : group_id_;
-  return arrival.run.number == run_.number && (id == 0 || arrival.run.id == id);
-}
-
-void ReceiveSource::refuse_other_run(const ReceivePort::Arrival& arrival, Time now) {
-  send_answer(*arrival.stream,
-              {.status = ReceiveStatus::other_run, .source = options_.source, .end = run_.number});
-  ++connections_;
-  count_end(arrival.peer, ReceiveFault::other_run,
-            arrival.run.number == run_.number
-                ? fmt::format("both have the number {}, but its id is {:x}, not {:x}: it is of an "
-                              "earlier or later start of its group",
-                              run_.number, arrival.run.id, run_.shared ? run_.id : group_id_)
-                : fmt::format("run {}; here run {} is built", arrival.run.number, run_.number),
-            now);
-}
-
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
-  if (!is_of_run(arrival)) return refuse_other_run(arrival, now);
-  if (arrival.run.number != 0) group_id_ = arrival.run.id;
+  if (!run_.takes(arrival.run)) {
+    send_answer(*arrival.stream,
+                {.status = ReceiveStatus::other_run, .source = id(), .end = run_.number()});
+    return closed(arrival.peer, ReceiveFault::other_run, run_.why_not(arrival.run), now);
+  }
   const bool same = is_of_sender(arrival);
   if (arrival.reliable()) {
     std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
@@ -195,7 +171,7 @@ void ReceiveSource::replace_by(std::string peer) {
 void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, std::string_view why,
                            Time now) {
   ++connections_;
-  count_end(peer, fault, fault == ReceiveFault::none ? "it sent nothing" : why, now);
+  count_end(peer, fault, fault == ReceiveFault::none ? "nothing of it was read" : why, now);
 }
 
 void ReceiveSource::count_end(std::string_view peer, ReceiveFault fault, std::string_view why,

@@ -20,6 +20,7 @@
 #include "fanin/source/receive_acknowledger.hpp"
 #include "fanin/source/receive_decoder.hpp"
 #include "fanin/source/receive_port.hpp"
+#include "fanin/source/run_check.hpp"
 #include "fanin/source/source.hpp"
 
 namespace fanin::source {
@@ -52,7 +53,7 @@ public:
   /// Accepts senders, until one says that the data have ended. Later calls keep the sender. Errors:
   /// those of prepare(), which it calls if nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
-  void joined(const RunIdentity& run) override { run_ = run; }
+  void joined(const RunIdentity& run) override { run_.joined(run); }
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   void announced(EventNumber end) override;
   void set_wake(std::function<void()> wake) override;
@@ -106,9 +107,6 @@ private:
   [[nodiscard]] Result<> with_place(Result<> result) const;
   [[nodiscard]] Result<> listen();
   [[nodiscard]] bool is_of_sender(const ReceivePort::Arrival& arrival) const;
-  [[nodiscard]] bool is_of_run(const ReceivePort::Arrival& arrival) const;
-  void refuse_other_run(const ReceivePort::Arrival& arrival, Time now);
-  [[nodiscard]] bool has_sender(Time now);
   void take_again(ReceivePort::Arrival arrival, Time now);
   void replace_by(std::string peer);
   void begin_connection(ReceivePort::Arrival arrival, Time now);
@@ -136,8 +134,7 @@ private:
   ReceiveOptions options_;
   std::unique_ptr<net::StreamWatch> watch_; // of the port and the connection
   std::function<void()> wake_;
-  RunIdentity run_; // of its readout unit
-  std::uint64_t group_id_ = 0; // of the run of its group; 0: none has come
+  RunCheck run_;
   std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
   Time waiting_since_{}; // somebody was there all the time
   CheckedState<State> state_ = State::idle;

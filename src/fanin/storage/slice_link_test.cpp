@@ -146,6 +146,7 @@ TEST_F(LeavingLink, a_slice_of_another_run_is_named_with_both_runs) {
                  loop_,
                  streams_,
                  watch_};
+  far_.says.clear();
   clock_.advance(10s);
   std::vector<SliceLink::Done> done;
   (void)link.poll(done);

@@ -42,8 +42,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       builders_(system.builder_units.size()),
       rails_(system.builder_units.size()),
       storage_waits_for_(system.builder_units.size()),
-      readout_lines_(system.readout_units.size()),
-      builder_lines_(system.builder_units.size()),
+      node_log_(system, environment_),
       paths_(readouts_.size(), builders_.size(),
              std::max<Duration>(2 * system.event_deadline, 2 * alive_period)),
       accounts_(system, sources_),
@@ -76,6 +75,7 @@ Result<> EventManager::start() {
 
 bool EventManager::poll() {
   if (ended()) return false;
+  start_if_ready();
   if (!phase_.is(Phase::waiting)) {
     dispatcher_.publish_members();
     reading_.update();
@@ -199,7 +199,6 @@ void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rai
   } else {
     builder_joined(key.node, hello, std::move(rails));
   }
-  start_if_ready();
 }
 
 void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
@@ -222,8 +221,8 @@ void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
     if (!builders_.present(builder)) continue;
     send_builder_up(server_, node, builder, builders_.incarnation(builder), rails_[i]);
   }
-  log_of(readout_key(node), LogLevel::info,
-         welcome.incarnation > 1 ? "has joined again" : "has joined");
+  node_log_.write(readout_key(node), LogLevel::info,
+                  welcome.incarnation > 1 ? "has joined again" : "has joined");
 }
 
 void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::string rails) {
@@ -235,7 +234,8 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   paths_.builder_up(node, environment_.loop->now());
   server_.welcome(builder_key(node),
                   {.run = system_.run, .incarnation = incarnation, .run_id = options_.run_id});
-  log_of(builder_key(node), LogLevel::info, incarnation > 1 ? "has joined again" : "has joined");
+  node_log_.write(builder_key(node), LogLevel::info,
+                  incarnation > 1 ? "has joined again" : "has joined");
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     send_builder_up(server_, static_cast<NodeId>(i), node, incarnation, rails_[node]);
   }
@@ -251,8 +251,8 @@ void EventManager::readout_left(NodeId node, std::string_view why) {
   dispatcher_.readout_down(node); // before what it had announced is left behind
   events_.leave(node);
   paths_.readout_down(node);
-  log_of(readout_key(node), LogLevel::error,
-         fmt::format("is gone ({}): {}", why, after_loss_of_readout()));
+  node_log_.write(readout_key(node), LogLevel::error,
+                  fmt::format("is gone ({}): {}", why, after_loss_of_readout()));
 }
 
 std::string_view EventManager::after_loss_of_readout() const {
@@ -279,8 +279,8 @@ void EventManager::builder_left(NodeId node, std::string_view why) {
   paths_.builder_down(node);
   if (builders_.presence(node) == Presence::finished || ended()) return;
   const std::uint64_t events = dispatcher_.builder_down(node);
-  log_of(builder_key(node), LogLevel::error,
-         fmt::format("is gone ({}): {}", why, after_loss_of_builder(events)));
+  node_log_.write(builder_key(node), LogLevel::error,
+                  fmt::format("is gone ({}): {}", why, after_loss_of_builder(events)));
   server_.send_to_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
 }
 
@@ -295,24 +295,14 @@ bool EventManager::waits_for(NodeKey key) {
 }
 
 void EventManager::waits(NodeKey key, std::string_view why) {
-  log_of(key, LogLevel::warning,
-         fmt::format("has lost its connection ({}); waiting up to {}", why,
-                     format_duration(system_.grace)));
+  node_log_.write(key, LogLevel::warning,
+                  fmt::format("has lost its connection ({}); waiting up to {}", why,
+                              format_duration(system_.grace)));
   end_graces();
 }
 
-void EventManager::resumed(NodeKey key) { log_of(key, LogLevel::info, "has come back in time"); }
-
-// A peer that repeats the hello of a node can let it come and go as often as it likes. One that its
-// launcher starts again and again does so at most three times in a second: all of it is logged.
-void EventManager::log_of(NodeKey key, LogLevel level, std::string_view what) {
-  const bool readout = key.is_readout();
-  const auto& names = readout ? system_.readout_units : system_.builder_units;
-  NodeLines& lines = (readout ? readout_lines_ : builder_lines_)[key.node];
-  (level == LogLevel::info ? lines.came : lines.went)
-      .write(
-          environment_.log, environment_.loop->now(), level,
-          fmt::format("{} unit '{}' {}", readout ? "readout" : "builder", names[key.node], what));
+void EventManager::resumed(NodeKey key) {
+  node_log_.write(key, LogLevel::info, "has come back in time");
 }
 
 // What it committed is safe; it leaves now.
@@ -386,7 +376,7 @@ bool EventManager::readout_message(NodeId node, wire::MessageType type,
   };
   switch (type) {
   case wire::MessageType::announce: return on_announce(node, reader);
-  case wire::MessageType::ready: return take(*this, &EventManager::on_ready);
+  case wire::MessageType::ready: return take(readouts_, &NodeList::on_ready);
   case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
   case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
   case wire::MessageType::reset_request:
@@ -456,12 +446,6 @@ bool EventManager::storing() const {
 void EventManager::watch_laggards() {
   events_.watch_laggards();
   laggard_tick_.start(*environment_.loop, environment_.loop->now() + laggard_period(system_));
-}
-
-bool EventManager::on_ready(NodeId node, const wire::Ready& ready) {
-  readouts_.set_ready(node, ready.yes != 0);
-  start_if_ready();
-  return true;
 }
 
 bool EventManager::on_announce(NodeId node, wire::MessageReader& reader) {

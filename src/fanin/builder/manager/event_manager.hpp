@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_server.hpp"
 #include "fanin/builder/ledger.hpp"
 #include "fanin/builder/manager/accounts.hpp"
@@ -23,6 +22,7 @@
 #include "fanin/builder/manager/known_events.hpp"
 #include "fanin/builder/manager/liveness.hpp"
 #include "fanin/builder/manager/membership.hpp"
+#include "fanin/builder/manager/node_log.hpp"
 #include "fanin/builder/manager/path_watch.hpp"
 #include "fanin/builder/manager/reading.hpp"
 #include "fanin/builder/manager/refusal_watch.hpp"
@@ -102,11 +102,6 @@ public:
   bool poll() override;
 
 private:
-  struct NodeLines { // that a node came or went
-    LogLimiter came;
-    LogLimiter went;
-  };
-
   // ControlServer::Nodes
   std::optional<ControlServer::Refusal> refusal(NodeKey key) override;
   void joined(NodeKey key, const wire::Hello& hello, std::string rails) override;
@@ -130,7 +125,6 @@ private:
                                      std::span<const std::byte> body);
   [[nodiscard]] bool on_finished(NodeKey key);
   void on_failed(NodeId builder, const wire::Failed& failed, const std::string& why);
-  void log_of(NodeKey key, LogLevel level, std::string_view what);
   void check_alive();
   void end_graces();
   [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);
@@ -139,7 +133,6 @@ private:
   [[nodiscard]] bool all_needed_are_here() const;
   void start_if_ready();
   void watch_laggards();
-  [[nodiscard]] bool on_ready(NodeId node, const wire::Ready& ready);
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader);
   void finish_if_built();
   void finish();
@@ -161,8 +154,7 @@ private:
   NodeList builders_;
   std::vector<std::string> rails_; // by builder unit, as readout units are told (rails.hpp)
   std::vector<std::string> storage_waits_for_; // by builder unit, as it says
-  std::vector<NodeLines> readout_lines_; // by node
-  std::vector<NodeLines> builder_lines_;
+  NodeLog node_log_;
   DataPaths paths_;
   Accounts accounts_;
   ControlServer server_;

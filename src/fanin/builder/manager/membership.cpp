@@ -14,7 +14,7 @@ void NodeList::change(NodeId node, Presence presence) {
 Incarnation NodeList::join(NodeId node) {
   FANIN_ASSERT(!present(node));
   change(node, Presence::present);
-  set_ready(node, false);
+  nodes_[node].ready = false;
   return ++nodes_[node].incarnation;
 }
 

@@ -10,6 +10,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/identity.hpp"
+#include "fanin/wire/control.hpp"
 
 namespace fanin::builder {
 
@@ -30,7 +31,7 @@ public:
   // Its connection has ended for good. One that has finished stays so.
   void leave(NodeId node);
   // Whether the run may begin, as far as it knows. One that has just joined has not said so yet.
-  void set_ready(NodeId node, bool ready) { nodes_[node].ready = ready; }
+  void on_ready(NodeId node, const wire::Ready& ready) { nodes_[node].ready = ready.yes != 0; }
   void finish(NodeId node) { change(node, Presence::finished); }
   void fail(NodeId node) { change(node, Presence::failed); }
 

@@ -21,6 +21,7 @@ class WaitingTextTest : public ::testing::Test {
 protected:
   void start_readout(NodeId node) {
     const Incarnation incarnation = readouts_.join(node);
+    readouts_.on_ready(node, {1});
     accounts_.readout_up(node);
     events_.join(node);
     dispatcher_.readout_up(node, 1U << 24, 1U << 20);
@@ -87,6 +88,19 @@ TEST_F(WaitingTextTest, names_nodes_that_have_not_started) {
   start_builder();
   start_readout(1);
   EXPECT_EQ(text(), ""); // before the run begins nobody has to reach anybody
+}
+
+TEST_F(WaitingTextTest, names_readout_units_whose_sources_are_not_ready_and_what_they_say) {
+  start_readout(0);
+  start_readout(1);
+  start_builder();
+  readouts_.on_ready(1, {0});
+  EXPECT_EQ(text(), "readout unit 'ru1' to be ready");
+  events_.on_status(1, false, "source 0x2 to have a sender", {});
+  EXPECT_EQ(text(), "readout unit 'ru1': source 0x2 to have a sender");
+  readouts_.on_ready(1, {1});
+  events_.on_status(1, false, "", {});
+  EXPECT_EQ(text(), "");
 }
 
 TEST_F(WaitingTextTest, explains_why_a_run_by_number_cannot_do_without_a_builder_unit) {

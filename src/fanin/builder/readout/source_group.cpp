@@ -45,7 +45,9 @@ bool SourceGroup::ready(Time now) {
                             url.empty() ? "be ready" : "have a sender at " + url));
   }
   not_ready_ = missing.text();
-  return not_ready_.empty();
+  if (!not_ready_.empty()) return false;
+  for (Member& member : members_) member.reader.all_are_ready();
+  return true;
 }
 
 void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time now) {

@@ -19,8 +19,7 @@ Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   queue_.numbers().set_limit(welcome.limit);
   if (welcome.joining == 0) queue_.numbers().allow_reset(source::CounterReset::yes);
   last_ = {.wake = now};
-  started_ = true;
-  ready_ = gives_more_ = far_ahead_ = unclear_ = false;
+  waits_for_others_ = gives_more_ = far_ahead_ = unclear_ = false;
   bytes_max_ = 0;
   pause_.end();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {

@@ -28,11 +28,9 @@ public:
   SourceReader(ReadoutInput input, Duration longest_pause);
 
   // The run may begin, as far as the source knows.
-  [[nodiscard]] bool ready(Time now) {
-    const bool ready = source_->ready(now);
-    ready_ = ready && !started_;
-    return ready;
-  }
+  [[nodiscard]] bool ready(Time now) { return waits_for_others_ = source_->ready(now); }
+  // So may all sources of the readout unit, which are read from now on.
+  void all_are_ready() { waits_for_others_ = false; }
   [[nodiscard]] std::string listening_url() const { return source_->listening_url(); }
   void joined(const RunIdentity& run) { source_->joined(run); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
@@ -56,8 +54,8 @@ public:
   [[nodiscard]] Time next_read(Time now) const;
   // What becomes readable when it has more; -1: nothing, or what is there would not be taken now.
   [[nodiscard]] int descriptor(Time now) const {
-    const bool waits_for_others = ready_ || done() || held_back() || !wanted();
-    return waits_for_others || now < pause_.until() ? -1 : source_->descriptor();
+    const bool rests = waits_for_others_ || done() || held_back() || !wanted();
+    return rests || now < pause_.until() ? -1 : source_->descriptor();
   }
   [[nodiscard]] bool has_descriptor() const { return source_->descriptor() >= 0; }
 
@@ -100,8 +98,7 @@ private:
   std::array<std::uint64_t, wire::drop_reasons> dropped_before_{}; // by earlier incarnations
   std::uint32_t pages_left_ = 0; // in the pool, after it was last read
   std::uint64_t bytes_max_ = 0; // bytes_written(), which falls when a fragment is dropped
-  bool ready_ = false; // and not started
-  bool started_ = false;
+  bool waits_for_others_ = false; // it is ready, and another one is not
   bool gives_more_ = false;
   bool far_ahead_ = false;
   bool unclear_ = false; // its queue, when it was read last: it waits until others are asked

@@ -153,8 +153,13 @@ TEST_F(ReadableReader, source_that_is_ready_does_not_wake_the_loop_while_others_
   script_.ready = true;
   EXPECT_TRUE(early.ready(reader_begin));
   EXPECT_EQ(early.descriptor(reader_begin), -1);
-  script_.ready = false;
-  EXPECT_TRUE(early.ready(reader_begin)) << "it is not asked again";
+  script_.ready = false; // its sender has gone
+  EXPECT_FALSE(early.ready(reader_begin));
+  EXPECT_EQ(early.descriptor(reader_begin), 5);
+  script_.ready = true;
+  EXPECT_TRUE(early.ready(reader_begin));
+  early.all_are_ready();
+  EXPECT_EQ(early.descriptor(reader_begin), 5);
   ASSERT_TRUE(early.start({.limit = event_number_end}, reader_begin));
   EXPECT_EQ(early.descriptor(reader_begin), 5);
 }

@@ -62,6 +62,16 @@ public:
     (void)link_.send({&view, 1});
   }
 
+  // What it says goes to the latest that has said a hello of this role.
+  void turn_to(wire::Role role) {
+    for (const auto& heard : heard_) {
+      wire::MessageReader reader{heard.body};
+      wire::Hello hello;
+      if (heard.type == wire::MessageType::hello && reader.read(hello) && hello.role == role)
+        link_ = heard.from;
+    }
+  }
+
   [[nodiscard]] bool connected() const { return static_cast<bool>(link_); }
   [[nodiscard]] bool reached() const { return reached_; } // it can say something
   [[nodiscard]] bool closed() const { return closed_; } // by the other side
@@ -95,11 +105,11 @@ public:
     case net::EventKind::connected: reached_ = true; [[fallthrough]];
     case net::EventKind::accepted: link_ = {&transport, event.connection}; break;
     case net::EventKind::message:
-      (void)for_each_message(event.message.bytes(),
-                             [this](wire::MessageType type, std::span<const std::byte> body) {
-                               heard_.push_back({type, {body.begin(), body.end()}});
-                               return true;
-                             });
+      (void)for_each_message(
+          event.message.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
+            heard_.push_back({type, {body.begin(), body.end()}, {&transport, event.connection}});
+            return true;
+          });
       break;
     case net::EventKind::closed:
       if (link_.id == event.connection) link_ = {};
@@ -113,6 +123,7 @@ private:
   struct Heard {
     wire::MessageType type{};
     std::vector<std::byte> body;
+    net::Link from;
   };
   net::ConnectionOptions options() { return {.receive_pool = pool_.get(), .handler = this}; }
 
