@@ -32,7 +32,7 @@ enum class ReceiveFault : std::uint8_t {
   after_end, ///< bytes follow the end of the data
   other_run ///< it names another run than that of the source
 };
-inline constexpr std::size_t receive_faults = 14;
+inline constexpr std::size_t receive_faults = 13;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
 /// For the log: the name, and what has happened in plain words.
 [[nodiscard]] std::string described(ReceiveFault fault);
