@@ -214,7 +214,8 @@ def test_a_sender_that_comes_when_the_run_has_gone_on_without_it_ends():
             assert f"{EVENTS} dropped or late" in senders[-1].stdout.read(), "it does not know that none was built"
             for sender in senders:
                 sender.stdout.close()
-            result = run.finish()
+            result = run.finish(status=1)
+        assert result["error"].startswith("source 0x305: nothing that it sent was built (400 late, 0 dropped)"), result["error"]
         check_balanced(result)
         assert result["events"]["built"] == EVENTS, result["events"]
         assert result["sources"]["0x305"]["missing"] == EVENTS, result["sources"]["0x305"]

@@ -83,7 +83,7 @@ def test_a_signal_during_the_start_ends_in_good_order():
             with Run(folder.small()) as run:
                 run.wait_for(line)
                 run.signal()
-                run.finish()
+                run.finish(status=None)
                 assert "died" not in run.text() and "failed" not in run.text(), run.text()
 
 
@@ -163,7 +163,7 @@ def test_a_log_whose_reader_stands_still_stops_no_run():
             words = [FANIN, "run", str(folder.small()), "--log", "debug", "--set", f"network.url={url}", "--json", str(result)]
             with os.fdopen(reader, "rb") as log, subprocess.Popen(words, stderr=writer) as run:
                 os.close(writer)
-                wait_until(lambda: list((folder.path / "out").glob("*.h5")), "files are written")
+                wait_until(lambda: any(file.stat().st_size > 1 << 20 for file in (folder.path / "out").glob("*.h5")), "files grow")
                 seen = b""
                 while url == "inproc://" and b"lines are left out here: nobody read the log" not in seen:
                     seen += os.read(log.fileno(), 1 << 20)
@@ -234,7 +234,7 @@ def test_a_run_that_waits_for_its_nodes_can_be_stopped():
         with Run(folder.small(), "--node", "evm") as run:
             run.wait_for("waiting for readout unit 'ru0' to start")
             run.signal()
-            result = run.finish()
+            result = run.finish(status=1)
         assert result["events"]["built"] == 0, "events"
 
 

@@ -345,7 +345,7 @@ def test_of_a_source_that_merges_others_than_its_group_all_is_dropped_and_the_ke
                 first.finish()
                 second.finish()
             one.signal()
-            result = one.finish()
+            result = one.finish(status=1)
             results_of_whole_slices(two)
         check_balanced(result)
         events = len(dealt_to(0, 1000, block=64))
@@ -354,7 +354,7 @@ def test_of_a_source_that_merges_others_than_its_group_all_is_dropped_and_the_ke
         assert (result["sources"]["0x1001"]["built"], result["sources"]["0x1001"]["dropped"]) == (events, 0)
         assert re.search(r'error +bu0 .*of source 0x1000 dropped: that of event \d+ merges 3 sources where the source merges 4: see "merged"',
                          one.text()), one.text()
-        assert f"every fragment accounted for, {events} fragments dropped" in one.text(), one.text()
+        assert f"source 0x1000: nothing that it sent was built (0 late, {events} dropped)" in one.text(), one.text()
         assert verify(result)["complete"] == 0
 
 
@@ -371,7 +371,7 @@ def test_of_a_group_whose_urls_are_in_another_order_all_is_dropped_and_the_keys_
                 second.finish()
             for number, run in enumerate((one, two)):
                 run.signal()
-                result = run.finish()
+                result = run.finish(status=1)
                 check_balanced(result)
                 check_not_fitting(result["sources"]["0x1000"], 0, 512)
                 assert result["sources"]["0x1001"]["built"] == 512, result["sources"]
@@ -644,7 +644,7 @@ def test_stages_that_do_not_fit_are_refused_in_one_line():
         for command in ("check", "run"):
             done = fanin(command, *files)
             assert done.returncode == 2, command
-            assert re.fullmatch(r".*group0\.toml:24: slice\.source: 0x1002 is no source that listens at tcp://\S+ in .*slice0\.toml; "
+            assert re.fullmatch(r".*group0\.toml:25: slice\.source: 0x1002 is no source that listens at tcp://\S+ in .*slice0\.toml; "
                                 r"there are: 0x1000\n", done.stderr), done.stderr
         done = fanin("run", *files, "--node", "evm")
         assert done.returncode == 2 and "--node, --hosts and --testbed are for one configuration" in done.stderr, done.stderr

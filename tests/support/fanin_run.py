@@ -193,9 +193,11 @@ class Run:
             self.wait_for("  stopping")
 
     def finish(self, status=0):
-        """Waits for the end, checks the exit status and gives the result object."""
+        """Waits for the end, checks the exit status and gives the result object. Without a status: 0 if the run began, else 1."""
         while self._next("end") is not None:
             pass
+        if status is None:
+            status = 1 if "FAILED: the run never began" in self.text() else 0
         assert self.process.wait(timeout=LONGEST_S) == status, (
             f"exit status {self.process.returncode}, not {status}:\n{self.text()}")
         text = self.result_path.read_text()

@@ -185,8 +185,8 @@ TEST(Faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced
 }
 
 TEST(Faults, the_same_seed_gives_the_same_trace_everywhere) {
-  EXPECT_EQ(run_faults(4711), 5'924'652'682'872'615'652U);
-  EXPECT_EQ(run_faults(4712), 9'264'593'966'633'488'272U);
+  EXPECT_EQ(run_faults(4711), 17'752'543'730'638'439'401U);
+  EXPECT_EQ(run_faults(4712), 15'374'978'856'147'633'773U);
 }
 
 } // namespace

@@ -39,7 +39,7 @@ void EventNumbers::start() {
   dropped_there_ = 0;
   went_back_ = 0;
   repeats_ = false;
-  jumped_over_ = {};
+  left_out_ = {};
   recent_.forget();
   set_doubt(false);
   forget_held();
@@ -191,12 +191,12 @@ bool EventNumbers::contradicts(std::uint64_t counter, wire::FragmentEntry entry)
 
 // A wrong number may be below; few of them follow each other. More: the source counts again, and
 // numbers that were not accepted yet say nothing about the event that its fragments belong to. But
-// below a jump they may be right, if the jump was wrong. And among repeats those that are not known
-// are repeats, too.
+// where it left numbers out last they may be right, if what followed was wrong. And among repeats
+// those that are not known are repeats, too.
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
   if (went_back_ == 0) first_back_ = event;
   const bool repeats = repeats_ && accepted_at(event).absent();
-  if (!repeats && !jumped_over_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
+  if (!repeats && !left_out_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
   find_fast_end();
   return drop(event, wire::DropReason::number_back);
 }
@@ -350,10 +350,9 @@ wire::AbsentReason EventNumbers::reason_of_skip(EventNumber end) const {
 // For the fragment of `event`, which is the next one.
 void EventNumbers::make_slot(EventNumber event) {
   if (table_.next() == table_.room_end()) table_.grow();
-  if (accepted_end_ != 0 && event - accepted_end_ >= judge_.reach()) {
-    jumped_ = written_;
-    jumped_over_ = {accepted_end_, event};
-  }
+  if (accepted_end_ == 0 || event == accepted_end_) return;
+  left_out_ = {accepted_end_, event};
+  if (event - accepted_end_ >= judge_.reach()) jumped_ = written_;
 }
 
 bool EventNumbers::skip_now(EventNumber end) {

@@ -290,7 +290,7 @@ private:
   EventNumber dropped_at_ = 0;
   EventNumber first_back_ = 0;
   EventNumber last_refused_ = 0;
-  EventRange jumped_over_; // by its last jump
+  EventRange left_out_; // the last numbers that it left out
   std::uint64_t went_back_ = 0; // fragments below the last accepted one since then; not repeats
   bool repeats_ = false; // some were repeats
   RecentFragments recent_; // of those released
