@@ -8,7 +8,7 @@ from checks import THREADED
 
 ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
 
-STARTS = re.compile(r"\bstd::(j?thread|async)\b|\bpthread_create\b|\bclone3?\(")
+STARTS = re.compile(r"\bstd::(j?thread|async)\b|\bpthread_create\b|\bclone3?\((?!\))")
 # A file that starts threads, and the label of the tests that run it.
 COVERED_BY = {
     "src/fanin/executive/placement.cpp": "executive",
