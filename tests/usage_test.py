@@ -337,7 +337,7 @@ source = [{{ id = 1, type = "receive", listen = "{url}" }}]
 [[builder]]
 """)
         with Run(config) as run:
-            run.wait_for("ru0 cannot take part: the run cannot begin without it")
+            run.wait_for("ru0 cannot take part: the run needs it from the start, and ends")
             result = run.finish(status=1)
         assert "readout.0.source.0.listen: " in result["error"] and url in result["error"], result["error"]
         assert "the port is in use" in result["error"], result["error"]
