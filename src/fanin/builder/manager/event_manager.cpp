@@ -7,6 +7,7 @@
 #include "fanin/base/printable.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/builder/control/take_message.hpp"
 #include "fanin/builder/manager/node_messages.hpp"
 #include "fanin/builder/manager/waiting_text.hpp"
