@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/executive/child.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
