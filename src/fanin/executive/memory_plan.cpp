@@ -13,6 +13,7 @@
 #include "fanin/executive/event_publisher.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/fragment_table.hpp"
+#include "fanin/source/recent_fragments.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::executive {
@@ -89,12 +90,16 @@ std::uint32_t source_page(std::uint64_t share, std::uint32_t data_page, const Pa
   return page;
 }
 
+std::uint64_t queue_bytes(std::uint32_t window) {
+  return source::FragmentTable::bytes_for(window) + source::RecentFragments::bytes_for(window);
+}
+
 std::uint32_t window_of(const Configuration& configuration, std::size_t sources, double rate_hz) {
   const double wanted = rate_hz * Seconds(hold_time(configuration)).count();
   std::uint32_t window = window_usual;
   while (window < wanted && window < window_most) window *= 2;
   while (window > 2 * configuration.system.batch_events &&
-         sources * source::FragmentTable::bytes_for(window) > queues_all) {
+         sources * queue_bytes(window) > queues_all) {
     window /= 2;
   }
   return std::max(window, 2 * configuration.system.batch_events);
@@ -173,7 +178,7 @@ std::uint64_t plan_sources(const Configuration& configuration, const PageSizes& 
     plan.sources.push_back({page, static_cast<std::uint32_t>(pages)});
   }
   plan.window = window_of(configuration, count, events_hz);
-  plan.queues = count * source::FragmentTable::bytes_for(plan.window);
+  plan.queues = count * queue_bytes(plan.window);
   plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * hold_s);
   return least_in_all;
 }

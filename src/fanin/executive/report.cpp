@@ -115,7 +115,7 @@ std::string bad_sources(const builder::RunSummary& summary) {
     if (in_doubt != 0) {
       lines.push_back(
           fmt::format("source {} began to count again in mid-run: {} in doubt, and marked so",
-                      source.name, counted(in_doubt, "number")));
+                      source.name, counted(in_doubt, "fragment")));
     }
     if (ledger.read != 0 && ledger.read == ledger.late + ledger.dropped) {
       lines.push_back(fmt::format("source {}: nothing that it sent was built ({} late, {} dropped)",

@@ -65,8 +65,8 @@ std::string fragments_text(const json::Value& result) {
       text += '\n';
     }
     if (natural(source, "in_doubt") != 0) {
-      text += fmt::format("           source {}: {} in doubt (number_back)\n", name,
-                          counted(natural(source, "in_doubt"), "number"));
+      text += fmt::format("           source {}: {} in doubt\n", name,
+                          counted(natural(source, "in_doubt"), "fragment"));
     }
     if (natural(source, "missing") != 0) {
       text += fmt::format("           source {}: missing in {}{}\n", name,

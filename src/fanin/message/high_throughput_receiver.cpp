@@ -35,8 +35,9 @@ HighThroughputReceiverSocket::HighThroughputReceiverSocket(Context& context,
            .on_ready = std::move(options.on_ready)},
           [this](PageSource& source, CloseReason reason) { cut_off(source.id, reason); }),
       options_(std::move(options)) {
-  acceptor_.reset(new Acceptor(context, *this, counters_,
-                               {.message_max = std::min(options_.message_max, Message::size_max)}));
+  acceptor_ = std::make_unique<Acceptor>(
+      context, static_cast<AcceptorOwner&>(*this), counters_,
+      Acceptor::Options{.message_max = std::min(options_.message_max, Message::size_max)});
 }
 
 std::shared_ptr<Peer> HighThroughputReceiverSocket::admit(const Hello& hello) {

@@ -127,9 +127,10 @@ private:
 LowLatencyReceiverSocket::LowLatencyReceiverSocket(Context& context,
                                                    LowLatencyReceiverOptions options)
     : options_(std::move(options)), filler_(context.send_pool()) {
-  acceptor_.reset(
-      new Acceptor(context, *this, counters_,
-                   {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}));
+  acceptor_ = std::make_unique<Acceptor>(
+      context, static_cast<AcceptorOwner&>(*this), counters_,
+      Acceptor::Options{.message_max = context.receive_pool().page_size() / 2,
+                        .low_latency = true});
 }
 
 net::SendOutcome LowLatencyReceiverSocket::answer(PeerId id, const memory::View& message) {

@@ -91,10 +91,10 @@ PublisherSocket::PublisherSocket(Context& context, PublisherOptions options)
       table_(context.send_pool(), context.random().next()),
       deadline_([this] { flush(); }),
       linger_([this] { expire_closing(); }) {
-  acceptor_.reset(
-      new Acceptor(context, *this, counters_,
-                   {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
-                    .low_latency = true}));
+  acceptor_ = std::make_unique<Acceptor>(
+      context, static_cast<AcceptorOwner&>(*this), counters_,
+      Acceptor::Options{.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
+                        .low_latency = true});
 }
 
 PublisherSocket::~PublisherSocket() {

@@ -18,7 +18,8 @@ EventNumbers::EventNumbers(const FragmentQueueOptions& options, FragmentTable& t
       pages_(pages),
       fast_(fast),
       numbering_(options.counter_bits, options.offset),
-      judge_(options.near, options.first) {
+      judge_(options.near, options.first),
+      recent_(RecentFragments::kept_for(options.window)) {
   table_.begin_at(FragmentTable::not_begun);
   start();
 }
@@ -36,6 +37,7 @@ void EventNumbers::start() {
   allow_reset(CounterReset::no);
   judge_.restart();
   dropped_before_ = early_ = {};
+  given_up_before_ = {};
   dropped_there_ = 0;
   went_back_ = 0;
   repeats_ = false;
@@ -76,6 +78,7 @@ void EventNumbers::set_others(const OtherSources& others) {
 
 // Nothing is written yet: a lower number is late. What was dropped before had numbers of its own.
 void EventNumbers::begin_at(EventNumber first) {
+  given_up_before_ = {};
   if (!table_.begun() && dropped_at_ == table_.next()) {
     dropped_before_ = {first - std::min(first, dropped_there_), first};
   }
@@ -314,7 +317,10 @@ bool EventNumbers::give_up_until(EventNumber event, wire::AbsentReason why) {
       return false;
     }
   }
-  if (!table_.begun()) begin_at(event);
+  if (!table_.begun()) {
+    begin_at(event);
+    given_up_before_ = why;
+  }
   if (event <= table_.next()) return true;
   if (why == wire::AbsentReason::none) why = reason_of_skip(event); // what came last was dropped
   if (!table_.add_absent(event, pages_.end(), why)) return false;

@@ -188,7 +188,7 @@ public:
   [[nodiscard]] EventNumber reached_end() const { return std::max(accepted_end(), late_end_); }
   // Why an event before the first one has no fragment.
   [[nodiscard]] wire::AbsentReason reason_below(EventNumber event) const {
-    return dropped_before_.contains(event) ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+    return dropped_before_.contains(event) ? wire::AbsentReason::dropped : given_up_before_;
   }
 
 private:
@@ -285,6 +285,7 @@ private:
   std::array<std::uint64_t, wire::drop_reasons> dropped_{};
   std::array<EventNumber, wire::drop_reasons> last_dropped_{};
   EventRange early_; // the last numbers in a row that came before the source's `first`
+  wire::AbsentReason given_up_before_{}; // why, if it was given up before it had a number
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;

@@ -26,6 +26,15 @@ TEST(FragmentQueue, numbering_begins_with_the_first_fragment) {
   EXPECT_EQ(payload_of(queue, 50002), bytes_of(10, 1));
 }
 
+TEST(FragmentQueue, what_was_given_up_before_the_first_number_is_absent_for_that_reason) {
+  for (const auto why : {wire::AbsentReason::silent, wire::AbsentReason::none}) {
+    QueueFixture fixture({.window = 64});
+    fixture.queue.start_unnumbered();
+    ASSERT_TRUE(fixture.queue.give_up_until(29, why));
+    EXPECT_EQ(fixture.queue.entry(3), wire::FragmentEntry::make_absent(why));
+  }
+}
+
 TEST(FragmentQueue, entries_hold_size_and_checksum) {
   QueueFixture fixture({.window = 64});
   const Bytes payload = bytes_of(333, 7);

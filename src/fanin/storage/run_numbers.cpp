@@ -109,7 +109,8 @@ bool is_stop_pending() {
   return ::sigismember(&pending, SIGINT) == 1 || ::sigismember(&pending, SIGTERM) == 1;
 }
 
-// Waits for the processes that have it.
+// Waits for the processes that have it. It asks again and again: a call that waits would not end
+// with a signal.
 Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
   const std::string path = folder + "/.last_run_number.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));

@@ -1,11 +1,10 @@
 // Finds out whether the run has come to a dead end: fragments come, and nothing of any source is
-// accepted any more.
+// accepted any more, since its numbers are below those of the run.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +16,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/wire/control.hpp"
+#include "fanin/wire/reasons.hpp"
 
 namespace fanin::builder {
 
@@ -36,8 +36,7 @@ public:
         since_.reset();
         for (Source& any : sources_) any.refused = 0;
       }
-      const std::uint64_t dropped =
-          std::accumulate(counter.dropped.begin(), counter.dropped.end(), std::uint64_t{0});
+      const std::uint64_t dropped = refusals(counter);
       const std::uint64_t before = std::exchange(source.dropped, dropped);
       if (dropped <= before) continue;
       if (!since_ || now - refused_at_ > patience / 2) since_ = now;
@@ -67,9 +66,19 @@ public:
   }
 
 private:
+  // What is too large, comes once more, or comes before a counter is reset (the key `first`), says
+  // nothing of where the run is.
+  static std::uint64_t refusals(const wire::SourceCounters& counter) {
+    using enum wire::DropReason;
+    std::uint64_t sum = 0;
+    for (const wire::DropReason reason : {number_back, number_jump, late})
+      sum += counter.dropped[static_cast<std::size_t>(reason)];
+    return sum;
+  }
+
   struct Source {
     std::uint64_t accepted = 0; // as its readout unit said
-    std::uint64_t dropped = 0; // likewise
+    std::uint64_t dropped = 0; // likewise, for these reasons
     std::uint64_t refused = 0; // of these, since a fragment of any source was accepted
     EventNumber last_refused = 0;
   };

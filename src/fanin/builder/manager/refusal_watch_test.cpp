@@ -14,13 +14,29 @@ protected:
            std::uint64_t dropped_second) {
     std::array<wire::SourceCounters, 2> counters;
     counters[0].accepted = accepted;
-    counters[0].dropped[0] = dropped_first;
-    counters[1].dropped[1] = dropped_second;
+    dropped(counters[0], wire::DropReason::number_back) = dropped_first;
+    dropped(counters[1], wire::DropReason::late) = dropped_second;
     counters[1].last_refused = 1000 + dropped_second;
     watch_.count(0, counters, now);
   }
+  static std::uint64_t& dropped(wire::SourceCounters& counters, wire::DropReason reason) {
+    return counters.dropped[static_cast<std::size_t>(reason)];
+  }
   RefusalWatch watch_{2};
 };
+
+// A counter is reset later, the data come once more, or the limit is too low.
+TEST_F(Refusals, for_other_reasons_do_not_end_the_run) {
+  using enum wire::DropReason;
+  for (const wire::DropReason reason : {before_first, number_repeat, oversize}) {
+    for (Duration now = 0s; now < 10s; now += 250ms) {
+      wire::SourceCounters counters;
+      dropped(counters, reason) = static_cast<std::uint64_t>(now / 1ms);
+      watch_.count(0, {&counters, 1}, now);
+      EXPECT_FALSE(watch_.find(now)) << wire::name(reason);
+    }
+  }
+}
 
 TEST_F(Refusals, are_a_dead_end_when_nothing_else_has_come_for_a_while) {
   for (Duration now = 0s; now < 3s; now += 250ms) {
