@@ -1067,15 +1067,24 @@ TEST(Lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
     system.stop();
     ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
     std::uint64_t lost = 0;
+    std::uint64_t unread = 0;
     system.for_each_stored([&](const storage::StoredEvent& event) {
       for (const auto& row : event.missing) {
-        if (row.reason != static_cast<std::uint32_t>(wire::MissingReason::lost)) continue;
-        ++lost;
+        const auto reason = static_cast<wire::MissingReason>(row.reason);
         EXPECT_EQ(row.source, 2U);
-        EXPECT_EQ(event.row.event % 2, 0U); // it has none of the odd ones
+        if (reason == wire::MissingReason::unread) { // even or odd
+          ++unread;
+          continue;
+        }
+        if (reason == wire::MissingReason::lost) ++lost;
+        const bool odd = event.row.event % 2 != 0; // before it died, it had none of those
+        EXPECT_FALSE(odd && reason == wire::MissingReason::lost) << event.row.event;
+        EXPECT_FALSE(!odd && reason == wire::MissingReason::absent && !comes_back)
+            << event.row.event;
       }
     });
     EXPECT_GT(lost, 0U);
+    EXPECT_GT(unread, 500U);
     EXPECT_EQ(lost, system.summary().sources[1].ledger.lost) << tail_of_log(system);
     EXPECT_EQ(system.summary().gaps, 0U);
     expect_balanced(system);

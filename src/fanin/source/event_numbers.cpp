@@ -37,7 +37,7 @@ void EventNumbers::start() {
   allow_reset(CounterReset::no);
   judge_.restart();
   dropped_before_ = early_ = {};
-  given_up_before_ = {};
+  given_up_before_ = before_joining_ = {};
   dropped_there_ = 0;
   went_back_ = 0;
   repeats_ = false;
@@ -350,7 +350,8 @@ void EventNumbers::fill_skipped(EventNumber end) { fill_absent(end, reason_of_sk
 wire::AbsentReason EventNumbers::reason_of_skip(EventNumber end) const {
   const bool theirs =
       dropped_at_ == table_.next() && end > table_.next() && end - table_.next() <= dropped_there_;
-  return theirs ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+  if (theirs) return wire::AbsentReason::dropped;
+  return accepted_end_ == 0 ? before_joining_ : wire::AbsentReason::none;
 }
 
 // For the fragment of `event`, which is the next one.

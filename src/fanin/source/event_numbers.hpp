@@ -41,6 +41,9 @@ public:
   void start();
   // The readout unit joins a run under way at `first`.
   void join(EventNumber first);
+  // After join(): an incarnation before has died, so that nobody knows what the source had below
+  // its first fragment.
+  void join_after_death() { before_joining_ = wire::AbsentReason::unread; }
   // The source was given up before it said anything: it has no number again. Requires
   // nothing_said(), no fragment that is open, and no number that is held.
   void forget();
@@ -286,6 +289,7 @@ private:
   std::array<EventNumber, wire::drop_reasons> last_dropped_{};
   EventRange early_; // the last numbers in a row that came before the source's `first`
   wire::AbsentReason given_up_before_{}; // why, if it was given up before it had a number
+  wire::AbsentReason before_joining_{}; // why numbers before its first fragment are absent
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;

@@ -44,8 +44,9 @@ static_assert(drop_reasons == static_cast<std::size_t>(DropReason::count_), "a n
 enum class MissingReason : std::uint8_t {
   absent = 1, ///< the source has no fragment
   deadline = 2, ///< the source was silent for event.deadline
-  lost = 3, ///< its readout unit died
-  dropped = 4 ///< the fragment could not be taken, because of its number or its size
+  lost = 3, ///< its readout unit had the fragment, and died
+  dropped = 4, ///< the fragment could not be taken, because of its number or its size
+  unread = 5 ///< nobody read the source then: its readout unit was dead
 };
 struct MissingReasonText {
   const char* name; ///< in JSON
@@ -58,7 +59,8 @@ inline constexpr std::array missing_reason_texts = {
     MissingReasonText{"deadline", "silent at the deadline", ""},
     MissingReasonText{"lost", "lost with its readout unit", ""},
     MissingReasonText{"dropped", "dropped at its source",
-                      "its number, its size or its bytes were wrong"}};
+                      "its number, its size or its bytes were wrong"},
+    MissingReasonText{"unread", "not read", "its readout unit was dead"}};
 inline constexpr std::size_t missing_reasons = missing_reason_texts.size();
 [[nodiscard]] constexpr bool is_missing_reason(std::uint64_t number) {
   return number != 0 && number < missing_reasons;
@@ -77,13 +79,15 @@ using MissingCounts = std::array<std::uint64_t, missing_reasons>;
 enum class AbsentReason : std::uint32_t {
   none, ///< the source skipped the number
   silent, ///< the source was given up until a later number
-  dropped ///< the source's fragment could not be taken (number or size)
+  dropped, ///< the source's fragment could not be taken (number or size)
+  unread ///< the readout unit had died, and the source has sent no later number since
 };
 /// The reason that the event gets for that fragment.
 [[nodiscard]] constexpr MissingReason missing_reason(AbsentReason reason) {
   switch (reason) {
   case AbsentReason::silent: return MissingReason::deadline;
   case AbsentReason::dropped: return MissingReason::dropped;
+  case AbsentReason::unread: return MissingReason::unread;
   case AbsentReason::none: break;
   }
   return MissingReason::absent;

@@ -20,9 +20,10 @@ wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
   return wire::missing_reason(static_cast<wire::AbsentReason>(absent.crc32c));
 }
 
-// What a readout unit had of a batch before it died.
+// What a readout unit had of a batch before it died, or did not read since it was dead.
 struct LostRange {
   SourceId source = 0;
+  wire::MissingReason reason{};
   EventNumber first = 0;
   EventNumber end = 0; // the last one of this range and those before it
 };
@@ -33,7 +34,10 @@ std::vector<LostRange> lost_of(const Assembly& assembly) {
   for (const wire::MissingRange& one : assembly.lost) {
     if (one.first >= assembly.range.end) continue;
     const std::uint64_t count = std::min<std::uint64_t>(one.count, assembly.range.end - one.first);
-    lost.push_back({one.source, one.first, one.first + count});
+    lost.push_back({.source = one.source,
+                    .reason = static_cast<wire::MissingReason>(one.reason),
+                    .first = one.first,
+                    .end = one.first + count});
   }
   std::ranges::sort(lost, {},
                     [](const LostRange& one) { return std::pair{one.source, one.first}; });
@@ -43,14 +47,16 @@ std::vector<LostRange> lost_of(const Assembly& assembly) {
   return lost;
 }
 
-bool has_lost(std::span<const LostRange> lost, SourceId source, EventNumber event) {
+std::optional<wire::MissingReason> find_lost(std::span<const LostRange> lost, SourceId source,
+                                             EventNumber event) {
   const auto after =
       std::ranges::upper_bound(lost, std::pair{source, event}, {}, [](const LostRange& one) {
         return std::pair{one.source, one.first};
       });
-  if (after == lost.begin()) return false;
+  if (after == lost.begin()) return {};
   const LostRange& one = *std::prev(after);
-  return one.source == source && event < one.end;
+  if (one.source != source || event >= one.end) return {};
+  return one.reason;
 }
 } // namespace
 
@@ -195,6 +201,7 @@ Assembler::Added Assembler::add(const Block& block) {
 void Assembler::keep(Assembly& assembly, const Block& block) {
   const wire::DataBlockHeader& header = block.view.header;
   const auto table_size = static_cast<std::uint32_t>(block.view.table.size_bytes());
+  assembly.batch.pieces.reserve(system_.sources.size()); // usually one block each
   assembly.batch.pieces.push_back(
       {.source = header.source,
        .range = header.events(),
@@ -285,7 +292,10 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
 bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {
   for (const wire::MissingRange& run : lost) {
     const EventNumber end = run.first + run.count;
-    if (end < run.first || sources_.find(run.source) == System::npos) return false;
+    if (end < run.first || sources_.find(run.source) == System::npos ||
+        !wire::is_missing_reason(run.reason)) {
+      return false;
+    }
     auto at = assemblies_.upper_bound(run.first);
     if (at != assemblies_.begin()) --at;
     for (; at != assemblies_.end() && at->first < end; ++at) {
@@ -453,8 +463,8 @@ void Assembler::sort_out_missing(Assembly& assembly) {
     for (EventNumber event = run.first; event < run.first + run.count; ++event) {
       if (gap[event - first]) continue;
       add_missing(assembly, run.source, {event, event + 1},
-                  has_lost(lost, run.source, event) ? wire::MissingReason::lost
-                                                    : static_cast<wire::MissingReason>(run.reason));
+                  find_lost(lost, run.source, event)
+                      .value_or(static_cast<wire::MissingReason>(run.reason)));
       if (required) incomplete[event - first] = true;
     }
   }

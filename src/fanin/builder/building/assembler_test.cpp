@@ -441,7 +441,8 @@ TEST_F(Blocks, dead_readout_unit_is_absent_or_lost_as_the_event_manager_says) {
 TEST_F(Blocks, lost_fragments_may_be_named_more_than_once_and_in_any_order) {
   Assembly* const batch = assign(0);
   const auto lost = [](SourceId source, EventNumber first, std::uint32_t count) {
-    return wire::MissingRange{.source = source, .count = count, .first = first};
+    return wire::MissingRange{
+        .source = source, .count = count, .first = first, .reason = 3}; // lost
   };
   const std::vector all{lost(2, 3, 1), lost(1, 2, 1), lost(1, 0, 3), lost(1, 1, 1), lost(2, 0, 1)};
   EXPECT_TRUE(assembler_.add_lost(all));

@@ -73,6 +73,7 @@ void Announcements::leave(NodeId node) {
   }
   forget_open(readout);
   for (AbsentRanges& absent : readout.absent) absent.clear();
+  readout.died = readout.died || readout.state != State::ended;
   change(readout, [&] { readout.state = State::away; });
 }
 
@@ -424,6 +425,40 @@ void Announcements::add_fragments(NodeId node, EventRange range,
 
 void Announcements::add_lost(EventRange range, std::vector<wire::MissingRange>& lost) const {
   for (const Past& past : past_) add_present(past.node, past.range, past.absent, range, lost);
+}
+
+// The first numbers in the range that neither this readout unit nor an incarnation of it that has
+// died has announced.
+EventRange Announcements::not_announced(NodeId node, EventRange range) const {
+  const auto past = std::ranges::equal_range(past_, node, {}, &Past::node);
+  for (const Past& one : past) { // ascending
+    if (one.range.contains(range.first)) range.first = std::min(one.range.end, range.end);
+    if (one.range.first > range.first) range.end = std::min(range.end, one.range.first);
+  }
+  const Readout& readout = readouts_[node];
+  if (!readout.begun()) return range;
+  if (range.first >= readout.first) range.first = std::clamp(readout.end, range.first, range.end);
+  if (readout.first > range.first) range.end = std::min(range.end, readout.first);
+  return range;
+}
+
+void Announcements::add_unread(EventRange range, std::vector<wire::MissingRange>& lost) const {
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    if (!readouts_[node].died) continue;
+    const auto unread_by = static_cast<NodeId>(node);
+    EventRange rest = range;
+    while (!rest.empty()) {
+      const EventRange unread = not_announced(unread_by, rest);
+      if (unread.empty()) break;
+      for (std::size_t source = first_source_[node]; source < first_source_[node + 1]; ++source) {
+        lost.push_back({.source = system_.sources[source].id,
+                        .count = static_cast<std::uint32_t>(unread.count()),
+                        .first = unread.first,
+                        .reason = static_cast<std::uint32_t>(wire::MissingReason::unread)});
+      }
+      rest.first = unread.end;
+    }
+  }
 }
 
 } // namespace fanin::builder

@@ -21,7 +21,9 @@ namespace fanin::builder {
 
 // Knows no connection. What readout units say is checked here. An event exists when a readout unit
 // has announced it; a number that none has below all announcements is a gap. With a trigger all
-// numbers exist that it has triggered (know_until()).
+// numbers exist that it has triggered (know_until()). It stays one type of more than 400 lines,
+// since where batches begin and end, what is a gap and what was lost are read from the same
+// announcements.
 class Announcements {
 public:
   enum class State : std::uint8_t {
@@ -46,6 +48,7 @@ public:
     bool silent = false; // no source of it sends; where it begins: they were given up
     Duration announced_at{};   // something, last, or was held back
     bool held_back = false; // has more, and waits for others or for builder units
+    bool died = false; // in mid-run: numbers that it has not announced were not read
     source::UsualStep gaps; // of a window and more
     std::uint64_t in_a_row = 0; // numbers announced since an unusual gap
     // By source, of events that are not decided yet. The last one: no source sent anything.
@@ -149,6 +152,8 @@ public:
   // The fragments in the range of this readout unit, or of incarnations that have died, appended.
   void add_fragments(NodeId node, EventRange range, std::vector<wire::MissingRange>& lost) const;
   void add_lost(EventRange range, std::vector<wire::MissingRange>& lost) const;
+  // What nobody read in the range, since its readout unit was dead, appended.
+  void add_unread(EventRange range, std::vector<wire::MissingRange>& lost) const;
 
 private:
   struct Past { // of an incarnation that has died
@@ -168,6 +173,7 @@ private:
   [[nodiscard]] bool behind(const Readout& readout) const;
   void forget_open(Readout& readout);
   void find_announced_end();
+  [[nodiscard]] EventRange not_announced(NodeId node, EventRange range) const;
   void add_present(NodeId node, EventRange known, const std::vector<AbsentRanges>& absent,
                    EventRange range, std::vector<wire::MissingRange>& lost) const;
   template <class Visit>

@@ -230,6 +230,35 @@ TEST_F(Announced, what_a_dead_readout_unit_had_announced_is_lost_and_exists) {
   EXPECT_TRUE(lost.empty());
 }
 
+TEST_F(Announced, what_a_dead_readout_unit_did_not_announce_was_not_read) {
+  using Unread = std::pair<EventNumber, std::uint32_t>;
+  const auto unread = [&](EventRange range) {
+    std::vector<wire::MissingRange> found;
+    announced_.add_unread(range, found);
+    std::vector<Unread> of_source_1;
+    for (const auto& one : found) {
+      EXPECT_EQ(one.reason, static_cast<std::uint32_t>(wire::MissingReason::unread));
+      if (one.source == 1) of_source_1.emplace_back(one.first, one.count);
+    }
+    EXPECT_EQ(found.size(), 2 * of_source_1.size()); // of source 2 the same
+    return of_source_1;
+  };
+  begin(10);
+  EXPECT_TRUE(say(0, 10, 14));
+  EXPECT_TRUE(unread({0, 100}).empty()); // nobody died
+  announced_.leave(0);
+  EXPECT_EQ(unread({0, 12}), (std::vector<Unread>{}));
+  EXPECT_EQ(unread({12, 20}), (std::vector{Unread{14, 6}}));
+  announced_.join(0, 18);
+  EXPECT_TRUE(say(0, 18, 22));
+  EXPECT_EQ(unread({12, 22}), (std::vector{Unread{14, 4}}));
+  announced_.leave(0);
+  EXPECT_EQ(unread({12, 30}), (std::vector{Unread{14, 4}, Unread{22, 8}}));
+  announced_.join(0, 30);
+  announced_.move_to(14);
+  EXPECT_EQ(unread({14, 30}), (std::vector{Unread{14, 4}, Unread{22, 8}}));
+}
+
 TEST_F(Announced, where_a_readout_unit_begins_is_nothing_yet) {
   join_all();
   EXPECT_TRUE(say(0, 5000, 5000));

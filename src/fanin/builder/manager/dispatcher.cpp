@@ -143,6 +143,7 @@ bool Dispatcher::assign_next(EventNumber end, Time now) {
   batch.gaps = std::move(gaps);
   if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
   parts_.announced.add_lost(cut.range, batch.lost);
+  parts_.announced.add_unread(cut.range, batch.lost);
   count_events(batch);
   assign(batch, request, *node);
   bytes_per_event_ = std::max<std::uint64_t>(1, cut.bytes / cut.range.count());

@@ -89,6 +89,7 @@ RetainedBatches::Kept RetainedBatches::cut(const wire::Assign& assign, Queues qu
     batch.blocks = std::move(spare_blocks_.back());
     spare_blocks_.pop_back();
   }
+  batch.blocks.reserve(queues.size()); // usually one each
   for (std::size_t i = 0; i < queues.size(); ++i) {
     cut_source(batch, *queues[i], static_cast<std::uint32_t>(i));
   }

@@ -16,6 +16,7 @@ SourceReader::SourceReader(ReadoutInput input, Duration longest_pause)
 
 Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining != 0) queue_.start(welcome.first_event);
+  if (welcome.joining != 0 && welcome.incarnation > 1) queue_.numbers().join_after_death();
   queue_.numbers().set_limit(welcome.limit);
   if (welcome.joining == 0) queue_.numbers().allow_reset(source::CounterReset::yes);
   last_ = {.wake = now};
