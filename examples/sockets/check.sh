@@ -13,4 +13,12 @@ pair() {  # receiver, sender with its arguments, what the receiver says last
 pair low_latency_receive low_latency_send bye hello bye
 pair high_throughput_receive high_throughput_send "1000000 messages, 200000000 bytes"
 pair subscribe publish "1000 messages under tag 7"
-echo "three pairs of sockets: good"
+
+from=shm://example-from-$$:1 to=shm://example-to-$$:1
+"$build/high_throughput_receive" "$to" >"$build/forwarded.out" & receiver=$!
+"$build/forward" "$from" "$to" & forwarder=$!
+"$build/high_throughput_send" "$from"
+wait "$forwarder" "$receiver"
+said=$(cat "$build/forwarded.out")
+[[ $said == "1000000 messages, 200000000 bytes" ]] || { echo "forwarded: '$said'"; exit 1; }
+echo "three pairs of sockets, and a forwarder: good"

@@ -10,10 +10,14 @@ using namespace fanin;
 int main(int argc, char** argv) try {
   if (argc != 2) return std::fputs("usage: publish URL\n", stderr), 2;
   const auto context = message::Context::make().value();
-  const auto publisher = message::Publisher::listen(*context, net::Url::parse(argv[1]).value(),
-                                                    {.slow = message::SlowSubscriber::block})
+  const auto begin = [&](message::Tag tag) {
+    if (tag == 7) context->stop();
+  };
+  const auto publisher = message::Publisher::listen(
+                             *context, net::Url::parse(argv[1]).value(),
+                             {.slow = message::SlowSubscriber::block, .on_first_subscriber = begin})
                              .value();
-  while (!publisher->has_subscriber(7)) context->turn();
+  context->run(); // sleeps until there is one
   for (int i = 0; i < 1000; ++i) {
     const std::string text = "event " + std::to_string(i);
     while (publisher->publish(7, std::as_bytes(std::span(text))) == net::SendOutcome::backpressure)

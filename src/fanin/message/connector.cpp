@@ -39,10 +39,7 @@ Result<> Connector::make_connection() {
 }
 
 void Connector::attempt() {
-  if (auto made = make_connection(); !made) {
-    context_.log(LogLevel::warning, made.error().text);
-    ended(CloseReason::unreachable);
-  }
+  if (auto made = make_connection(); !made) ended(CloseReason::unreachable, made.error().text);
 }
 
 void Connector::close() {
@@ -59,15 +56,23 @@ void Connector::fail(CloseReason reason) {
   ended(reason);
 }
 
-void Connector::ended(CloseReason reason) {
+// A cause that stays the same is said once.
+void Connector::say(std::string text) {
+  if (text == said_) return;
+  context_.log(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), text));
+  said_ = std::move(text);
+}
+
+void Connector::ended(CloseReason reason, std::string_view why) {
   link_ = {};
   hello_pending_ = false;
   deadline_.cancel();
   const Time now = context_.loop().now();
   if (std::exchange(open_, false) && now - opened_at_ >= options_.reconnect.max) retry_after_ = {};
   retry_after_ = std::clamp(2 * retry_after_, options_.reconnect.initial, options_.reconnect.max);
-  if (!std::exchange(logged_, true))
-    context_.log(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
+  say(why.empty()                          ? std::string(name(reason))
+      : reason == CloseReason::unreachable ? fmt::format("no connection: {}", why)
+                                           : fmt::format("{}: {}", name(reason), why));
   const auto half = static_cast<std::uint64_t>(retry_after_.count() / 2);
   const Duration jitter{static_cast<Duration::rep>(context_.random().below(half + 1))};
   retry_.start(context_.loop(), now + retry_after_ / 2 + jitter);
@@ -92,7 +97,11 @@ void Connector::on_event(net::Transport&, net::Event& event) {
     if (hello_pending_) send_hello();
     if (open_) owner_.on_writable();
     break;
-  case net::EventKind::closed: ended(reason_of(event.reason)); break;
+  case net::EventKind::closed: {
+    const auto why = event.message.bytes();
+    ended(reason_of(event.reason), {reinterpret_cast<const char*>(why.data()), why.size()});
+    break;
+  }
   }
 }
 
@@ -117,7 +126,7 @@ void Connector::read_answer(const memory::View& message) {
   deadline_.cancel();
   open_ = true;
   opened_at_ = context_.loop().now();
-  if (std::exchange(logged_, false))
+  if (!std::exchange(said_, {}).empty())
     context_.log(LogLevel::info, fmt::format("{}: connected", url_.text()));
   owner_.on_open(*answer);
 }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/handshake.hpp"
@@ -48,7 +50,8 @@ private:
   void on_event(net::Transport& transport, net::Event& event) override;
   void send_hello();
   void read_answer(const memory::View& message);
-  void ended(CloseReason reason);
+  void ended(CloseReason reason, std::string_view why = {});
+  void say(std::string text);
   [[nodiscard]] Result<> make_connection();
   void attempt();
 
@@ -61,7 +64,7 @@ private:
   net::Link link_;
   bool hello_pending_ = false; // the transport said backpressure
   bool open_ = false;
-  bool logged_ = false; // why there is no connection; reset by a connection
+  std::string said_; // why there is no connection, as it was logged last; empty: it was not
   Duration retry_after_{};
   Time opened_at_{};
   net::Timer retry_;

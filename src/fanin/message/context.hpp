@@ -91,14 +91,19 @@ public:
   FANIN_API ~Context() override;
 
   /// Runs the loop until stop(), which may be called from a callback. Waits as options.wait says.
+  /// Must not be called from a callback: the process ends.
   void run() { loop_.run(); }
   void stop() { loop_.stop(); }
-  bool turn() { return loop_.turn(); } ///< one turn without waiting; true if something was done
+  /// One turn without waiting; true if something was done. Must not be called from a callback: the
+  /// process ends. After backpressure in a callback keep the message, return, and go on in
+  /// on_writable (examples/sockets/forward.cpp).
+  bool turn() { return loop_.turn(); }
   /// Blocks: runs the loop until closed sockets and connections have delivered what they had
   /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
   /// taken nothing for their linger time (5 s; tcp: since its host took something last). drain()
   /// waits for ever for a peer that is alive and does not read messages that a socket still has.
-  /// False: not all was taken, as far as this side knows. Must not be called from a callback.
+  /// False: not all was taken, as far as this side knows. Must not be called from a callback: the
+  /// process ends.
   FANIN_API bool drain();
   /// The number of connections that ended before their peers had taken everything, as far as this
   /// side knows. It does not matter which side closed them.

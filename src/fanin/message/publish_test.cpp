@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include "fanin/memory/heap_page.hpp"
@@ -79,6 +80,41 @@ protected:
   TwoEnds ends;
   std::unique_ptr<Publisher> publisher;
 };
+
+TEST_P(Publish, a_publisher_is_told_of_the_first_and_the_last_subscriber_of_a_tag) {
+  std::vector<Tag> first;
+  std::vector<Tag> last;
+  start({.on_first_subscriber =
+             [&](Tag tag) {
+               first.push_back(tag);
+               EXPECT_TRUE(publisher->has_subscriber(tag));
+               EXPECT_EQ(publisher->publish(tag, pattern(10, tag)), net::SendOutcome::accepted);
+             },
+         .on_last_subscriber_gone =
+             [&](Tag tag) {
+               last.push_back(tag);
+               EXPECT_FALSE(publisher->has_subscriber(tag));
+             }});
+  auto one = listen({3, 1}, Mode::high_throughput);
+  ASSERT_TRUE(ends.until([&] { return one->messages() == 2; })) << "published in the callback";
+  EXPECT_EQ(one->got[3], std::vector<Bytes>{pattern(10, 3)});
+  auto two = listen({1, 5}, Mode::low_latency);
+  ASSERT_TRUE(ends.until([&] { return two->messages() == 1; }));
+  EXPECT_EQ((std::multiset<Tag>(first.begin(), first.end())), (std::multiset<Tag>{1, 3, 5}));
+  EXPECT_TRUE(last.empty());
+  one.reset(); // tag 1 still has one
+  ASSERT_TRUE(ends.until([&] { return !last.empty(); }));
+  EXPECT_EQ(last, std::vector<Tag>{3});
+  const auto id = two->subscriber->subscribe(publisher->url(), 6, Mode::low_latency).value();
+  two->subscriber->unsubscribe(id, 5, Mode::low_latency);
+  ASSERT_TRUE(ends.until([&] { return last.size() == 2 && two->messages() == 2; }));
+  EXPECT_EQ(last.back(), 5U);
+  EXPECT_EQ(first.back(), 6U);
+  EXPECT_EQ(first.size(), 4U); // tag 1 went from group to group, and was never without a subscriber
+  publisher->close();
+  ends.turn();
+  EXPECT_EQ(last.size(), 2U);
+}
 
 TEST_P(Publish, each_subscriber_gets_its_tags_and_no_others_in_both_modes) {
   start();

@@ -62,6 +62,7 @@ private:
   void flush(Group& group);
   [[nodiscard]] bool serve(Group& group);
   void change_subscriptions();
+  void tell_changes();
   void change_subscriptions(const std::shared_ptr<Peer>& peer);
   void disconnect(const std::shared_ptr<Peer>& peer, CloseReason reason);
   void made_progress();
@@ -334,6 +335,7 @@ bool PublisherSocket::serve(Group& group) {
 TurnEndTask::Answer PublisherSocket::at_turn_end() {
   Answer answer;
   change_subscriptions();
+  tell_changes();
   for (const auto& group : table_.groups()) {
     if (!group->listed) continue;
     answer.worked |= serve(*group);
@@ -343,7 +345,7 @@ TurnEndTask::Answer PublisherSocket::at_turn_end() {
     wants_writable_ = false;
     if (options_.on_writable) options_.on_writable();
   }
-  answer.stay |= wants_writable_ || !to_change_.empty();
+  answer.stay |= wants_writable_ || !to_change_.empty() || table_.changed();
   for (const auto& group : table_.groups()) answer.stay |= group->listed; // filled by the callback
   return answer;
 }
@@ -376,6 +378,7 @@ void PublisherSocket::on_message(const std::shared_ptr<Peer>& peer, net::Event& 
     disconnect(peer, CloseReason::bad_page);
   } else if (member.wishes.size() > options_.tags_max) {
     change_subscriptions(peer);
+    context_.at_turn_end(*this);
   } else if (first && !member.wishes.empty()) {
     to_change_.push_back(member.id);
     context_.at_turn_end(*this);
@@ -385,6 +388,15 @@ void PublisherSocket::on_message(const std::shared_ptr<Peer>& peer, net::Event& 
 void PublisherSocket::change_subscriptions() {
   for (const PeerId id : std::exchange(to_change_, {})) {
     if (const auto peer = acceptor_->find(id)) change_subscriptions(peer);
+  }
+}
+
+void PublisherSocket::tell_changes() {
+  for (const Tag tag : table_.take_changes()) {
+    if (closing_) return; // by a callback
+    const auto& told =
+        has_subscriber(tag) ? options_.on_first_subscriber : options_.on_last_subscriber_gone;
+    if (told) told(tag);
   }
 }
 

@@ -11,10 +11,11 @@
 ///
 /// int main() { // waits for a subscriber of tag 7, and publishes one message
 ///   const auto context = message::Context::make().value();
-///   const auto publisher =
-///       message::Publisher::listen(*context,
-///       net::Url::parse("tcp://0.0.0.0:7000").value()).value();
-///   while (!publisher->has_subscriber(7)) context->turn();
+///   const auto publisher = message::Publisher::listen(
+///       *context, net::Url::parse("tcp://0.0.0.0:7000").value(),
+///       {.on_first_subscriber = [&](message::Tag tag) { if (tag == 7) context->stop();
+///       }}).value();
+///   context->run();
 ///   (void)publisher->publish(7, std::as_bytes(std::span("an event")));
 ///   publisher->close();
 ///   context->drain(); // until all is delivered
@@ -55,8 +56,12 @@ struct PublisherOptions {
   std::uint64_t tags_sum_max = 1U << 20;
   /// Most connections at the same time; a further subscriber is disconnected (too_many).
   std::size_t subscribers_max = std::numeric_limits<std::size_t>::max();
-  std::function<void(PeerId)> on_subscriber = {}; ///< a subscriber has connected
+  std::function<void(PeerId)> on_subscriber = {}; ///< a subscriber has connected; without tags yet
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
+  /// The tag has a subscriber, and had none before: what is published now reaches it.
+  std::function<void(Tag)> on_first_subscriber = {};
+  /// The tag has no subscriber any more. Neither of the two is called after close().
+  std::function<void(Tag)> on_last_subscriber_gone = {};
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 

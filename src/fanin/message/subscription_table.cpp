@@ -9,6 +9,7 @@ namespace fanin::message::detail {
 void SubscriptionTable::clear() {
   groups_of_.clear();
   groups_.clear();
+  changes_.clear();
   last_ = nullptr;
 }
 
@@ -63,15 +64,39 @@ void SubscriptionTable::change_tags(Group& group, const Member& like) {
   for (const Tag tag : changed) erase(group, tag);
   changed.clear();
   std::ranges::set_difference(tags, group.tags, std::back_inserter(changed));
-  for (const Tag tag : changed) groups_of_[tag].push_back(&group);
+  for (const Tag tag : changed) add(group, tag);
   group.tags = tags;
   group.tags_hash = like.tags_hash;
+}
+
+void SubscriptionTable::add(Group& group, Tag tag) {
+  auto& groups = groups_of_[tag];
+  if (groups.empty()) changes_.push_back(tag);
+  groups.push_back(&group);
 }
 
 void SubscriptionTable::erase(const Group& group, Tag tag) {
   const auto found = groups_of_.find(tag);
   std::erase(found->second, &group);
-  if (found->second.empty()) groups_of_.erase(found);
+  if (!found->second.empty()) return;
+  groups_of_.erase(found);
+  changes_.push_back(tag);
+}
+
+// A subscriber that changes its group leaves the old one first: its tags go and come. So only an
+// odd number of changes is one.
+std::vector<Tag> SubscriptionTable::take_changes() {
+  std::vector<Tag> odd;
+  std::ranges::sort(changes_);
+  for (const Tag tag : changes_) {
+    if (!odd.empty() && odd.back() == tag) {
+      odd.pop_back();
+    } else {
+      odd.push_back(tag);
+    }
+  }
+  changes_.clear();
+  return odd;
 }
 
 void SubscriptionTable::remove(Member& member) {
@@ -103,7 +128,7 @@ Group* SubscriptionTable::find_group(const Member& member) const {
 
 Group& SubscriptionTable::make_group(const Member& member) {
   Group& group = *groups_.emplace_back(std::make_unique<Group>(pool_, member));
-  for (const Tag tag : group.tags) groups_of_[tag].push_back(&group);
+  for (const Tag tag : group.tags) add(group, tag);
   return group;
 }
 

@@ -35,6 +35,9 @@ public:
 
   [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
   [[nodiscard]] std::uint64_t tags() const { return tags_; } // of all members, as they asked
+  // Tags that have subscribers now and had none at the last call, or the reverse. Sorted.
+  [[nodiscard]] std::vector<Tag> take_changes();
+  [[nodiscard]] bool changed() const { return !changes_.empty(); } // take_changes() may say more
   [[nodiscard]] const Member* greatest() const; // the member with most tags; null: there is none
 
 private:
@@ -43,6 +46,7 @@ private:
   [[nodiscard]] Group* find_group(const Member& member) const;
   [[nodiscard]] Group& make_group(const Member& member);
   void change_tags(Group& group, const Member& like);
+  void add(Group& group, Tag tag);
   void erase(const Group& group, Tag tag);
 
   memory::PagePool& pool_;
@@ -50,6 +54,7 @@ private:
   std::uint64_t tags_ = 0;
   std::unordered_map<Tag, std::vector<Group*>> groups_of_;
   std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<Tag> changes_; // each first group and each last group of a tag that came or went
   // The tag published last is published next, most often.
   Tag last_tag_ = 0;
   const std::vector<Group*>* last_ = nullptr;

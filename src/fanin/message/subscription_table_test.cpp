@@ -21,6 +21,7 @@ TEST(SubscriptionTable, who_gets_a_tag_follows_from_what_was_asked_for_in_any_or
     std::vector<std::set<Tag>> expected(members.size());
     for (Member& member : members) member.mode = Mode::high_throughput;
     SubscriptionTable table(*pool);
+    std::set<Tag> wanted; // as the changes say
     for (int step = 0; step < 300; ++step) {
       const std::size_t at = random.below(members.size());
       for (std::uint64_t wishes = random.below(8); wishes > 0; --wishes) {
@@ -35,6 +36,15 @@ TEST(SubscriptionTable, who_gets_a_tag_follows_from_what_was_asked_for_in_any_or
       }
       table.take_wishes(members[at]);
       table.place(members[at]);
+      if (random.chance(1, 2)) {
+        for (const Tag tag : table.take_changes()) {
+          if (wanted.erase(tag) == 0) wanted.insert(tag);
+        }
+        std::set<Tag> all;
+        for (const auto& tags_of_one : expected) all.insert(tags_of_one.begin(), tags_of_one.end());
+        ASSERT_EQ(wanted, all);
+        ASSERT_TRUE(table.take_changes().empty());
+      }
       ASSERT_TRUE(std::ranges::equal(members[at].tags, expected[at]));
       for (Tag tag = 0; tag < tags; ++tag) {
         std::set<const Member*> got;

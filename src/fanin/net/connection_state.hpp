@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "fanin/base/assert.hpp"
@@ -66,6 +68,9 @@ public:
     reason_ = reason;
   }
   [[nodiscard]] CloseReason reason() const { return reason_; }
+  /// The reason in words, as it was reported last; empty: it was not.
+  void explain(std::string_view text) { why_ = text; }
+  [[nodiscard]] const std::string& why() const { return why_; }
   /// A connection that was accepted and ended before its owner knew of it: no event is delivered.
   [[nodiscard]] bool silent() const { return !ours() && !announced_; }
 
@@ -74,6 +79,7 @@ private:
   bool announced_ = false;
   CloseReason reason_ = CloseReason::local; // of Stage::ended
   ListenerId listener_ = ListenerId::none;
+  std::string why_;
 };
 
 /// Connections of a listener whose owner does not know of them: they end with the listener. An

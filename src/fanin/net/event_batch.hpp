@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/memory/heap_page.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -32,6 +34,14 @@ public:
     event.message = {};
     event.rest = {};
     return event;
+  }
+  /// That the connection has ended, as its state says.
+  template <class Connection>
+  void add_closed(const Connection& connection) {
+    Event& event = add(connection, EventKind::closed);
+    event.reason = connection.state.reason();
+    if (const std::string& why = connection.state.why(); !why.empty())
+      event.message = memory::HeapPage::copy(std::as_bytes(std::span(why)));
   }
 
 private:

@@ -166,7 +166,7 @@ void Loop::remove(Service& service) {
 }
 
 bool Loop::turn() {
-  FANIN_ASSERT(!in_turn_);
+  FANIN_ASSERT(!in_turn_ && "turn() or run() in a callback: return, and go on in on_writable");
   now_ = clock_.now();
   in_turn_ = true;
   bool worked = poll_transports();

@@ -104,8 +104,8 @@ public:
 
   /// Runs turns until stop(), and waits between them according to the policy. stop() may be called
   /// from a handler, or together with wake() from another thread or a signal handler. A stop()
-  /// before run() counts. Throws std::system_error if the operating system gives no epoll or
-  /// eventfd.
+  /// before run() counts. Must not be called from a handler. Throws std::system_error if the
+  /// operating system gives no epoll or eventfd.
   FANIN_API void run();
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
   FANIN_API void wake(); ///< async-signal-safe

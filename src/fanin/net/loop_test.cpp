@@ -186,6 +186,19 @@ TEST(LoopDeathTest, that_cannot_wait_any_more_since_its_descriptors_were_closed_
   EXPECT_DEATH(loop.run(), "errno != EBADF");
 }
 
+TEST(LoopDeathTest, a_turn_in_a_handler_ends_the_process_and_says_what_to_do_instead) {
+  VirtualClock clock;
+  Loop loop(clock);
+  const auto in_a_handler = [&](const std::function<void()>& call) {
+    Timer timer(call);
+    timer.start(loop, clock.now());
+    loop.turn();
+  };
+  const auto* const remedy = "in a callback: return, and go on in on_writable";
+  EXPECT_DEATH(in_a_handler([&] { loop.turn(); }), remedy);
+  EXPECT_DEATH(in_a_handler([&] { loop.run(); }), remedy);
+}
+
 TEST(Loop, a_stop_before_the_run_counts) {
   const MonotonicClock clock;
   for (const WaitPolicy policy : {WaitPolicy::block, WaitPolicy::poll}) {

@@ -72,7 +72,8 @@ struct Event {
   /// The whole message. It lies in a page of the receive pool; in a page of the transport, if its
   /// sender is unidentified (ConnectionOptions::peers_must_identify); or, where memory is shared
   /// (shares_memory()), in the sender's memory. There a message that was sent as two extents stays
-  /// in two pieces, `message` and `rest`. Otherwise `rest` is empty.
+  /// in two pieces, `message` and `rest`. Otherwise `rest` is empty. Of `closed`: why, in words;
+  /// empty if the transport knows no more than `reason`.
   memory::View message;
   memory::View rest;
 };

@@ -63,6 +63,7 @@ Result<> parse_authority(std::string_view authority, std::string_view text, Url&
     host = authority.substr(0, colon);
     rest = authority.substr(colon);
   }
+  if (host == "*") return wrong(text, "for all addresses of this host write 0.0.0.0 instead of *");
   for (const char c : host) {
     if (authority.starts_with('[') ? !is_ipv6_character(c) : !is_host_character(c)) {
       return wrong(text, fmt::format("the host holds '{}'; write the address {}", c, example));

@@ -55,6 +55,7 @@ TEST(Url, what_is_wrong_is_named) {
                                                        {"tcp://x:-1", "-1"},
                                                        {"tcp://x:7 ", "7 "},
                                                        {"tcp://a b", "' '"},
+                                                       {"tcp://*:7000", "0.0.0.0"},
                                                        {"tcp://x/path", "'/'"},
                                                        {"tcp://x?", "name=value"},
                                                        {"tcp://x?a", "name=value"},

@@ -52,8 +52,9 @@ RdmaTransport::RdmaTransport(Loop& loop, std::unique_ptr<rdma::Provider> provide
 
 RdmaTransport::~RdmaTransport() { provider_->stop(); }
 
-void RdmaTransport::report(CloseReason reason, const Connection& connection,
+void RdmaTransport::report(CloseReason reason, Connection& connection,
                            std::string_view text) const {
+  connection.state.explain(text);
   accounts_.report(reason, connection.endpoint->peer, text);
 }
 
@@ -406,8 +407,7 @@ void RdmaTransport::visit(Connection& connection, EventBatch& events) {
   case Stage::handshake:
   case Stage::retired: return;
   case Stage::ended:
-    if (!connection.state.silent())
-      events.add(connection, EventKind::closed).reason = connection.state.reason();
+    if (!connection.state.silent()) events.add_closed(connection);
     retire(connection);
     return;
   case Stage::closing: discard_arrived(connection); return;

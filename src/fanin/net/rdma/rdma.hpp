@@ -108,7 +108,7 @@ private:
     ConnectionOptions options; // checked
     rdma::ReceiveOptions receives;
   };
-  void report(CloseReason reason, const Connection& connection, std::string_view text) const;
+  void report(CloseReason reason, Connection& connection, std::string_view text) const;
 
   // making connections (rdma_setup.cpp)
   [[nodiscard]] Result<Terms> terms_of(const Url& url, const ConnectionOptions& options) const;

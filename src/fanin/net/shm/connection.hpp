@@ -39,11 +39,15 @@ enum class PeerState : std::uint8_t {
 
 } // namespace shm
 
+inline constexpr std::string_view belongs_to_another_user =
+    "belongs to another user; shm:// is for processes of one user";
+
 struct ShmTransport::Connection {
   Connection(ShmTransport& owner, const ConnectionOptions& given, PageFiller& pages);
 
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
+  bool other_user = false; // its peer belongs to one
   bool spoke = false; // a message of it was handed out
   bool deadline_extended = false; // was late and had something unread
   bool wants_writable = false;

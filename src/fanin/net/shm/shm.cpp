@@ -56,8 +56,8 @@ ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
 
 ShmTransport::~ShmTransport() = default;
 
-void ShmTransport::report(CloseReason reason, const Connection& connection,
-                          std::string_view text) const {
+void ShmTransport::report(CloseReason reason, Connection& connection, std::string_view text) const {
+  connection.state.explain(text);
   accounts_.report(reason, connection.target, text);
 }
 
@@ -148,7 +148,7 @@ bool ShmTransport::has_untaken(const Connection& connection) {
 }
 
 // It was closed here, in order, and its peer is not done.
-void ShmTransport::give_up(const Connection& connection, std::string_view why) {
+void ShmTransport::give_up(Connection& connection, std::string_view why) {
   if (connection.unidentified.unidentified()) return;
   ++given_up_;
   report(CloseReason::peer_died, connection, why);
@@ -396,7 +396,8 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
   if (connection.peer_has_ended() && connection.state.stage() == Stage::handshake) {
     const bool ours = connection.state.ours();
     report(ours ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
-           "closed the connection without an answer");
+           connection.other_user ? belongs_to_another_user
+                                 : "closed the connection without an answer");
     end(connection, ours ? CloseReason::connect_failed : CloseReason::peer_closed);
   }
 }
@@ -405,8 +406,7 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
 bool ShmTransport::visit(Connection& connection, EventBatch& events) {
   disarm(connection);
   if (connection.state.stage() == Stage::ended) {
-    if (!connection.state.silent())
-      events.add(connection, EventKind::closed).reason = connection.state.reason();
+    if (!connection.state.silent()) events.add_closed(connection);
     retire(connection);
     return true;
   }

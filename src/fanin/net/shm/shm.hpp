@@ -132,7 +132,7 @@ private:
   using ConnectionList = WorkList<Connection>;
   using Listener = SocketListeners::Listener;
   [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& checked);
-  void report(CloseReason reason, const Connection& connection, std::string_view text) const;
+  void report(CloseReason reason, Connection& connection, std::string_view text) const;
 
   // making connections (shm_setup.cpp)
   [[nodiscard]] bool accept_one(Listener& listener);
@@ -197,7 +197,7 @@ private:
   void wait_for_progress(Connection& connection);
   void continue_closing(Connection& connection);
   [[nodiscard]] static bool has_untaken(const Connection& connection);
-  void give_up(const Connection& connection, std::string_view why);
+  void give_up(Connection& connection, std::string_view why);
   void abandon_closing(Connection& connection);
   void retire(Connection& connection);
   void signal_aborted(Connection& connection);

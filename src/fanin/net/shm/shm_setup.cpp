@@ -251,9 +251,10 @@ void ShmTransport::start_handshake(Connection& connection) {
     end(connection, reason);
   };
   // Names of sockets have no permissions: anybody on this host may connect, or listen there first.
-  if (!known || (peer.uid != geteuid() && peer.uid != 0)) {
+  connection.other_user = !known || peer.uid != geteuid();
+  if (connection.other_user && (!known || peer.uid != 0)) {
     return give_up(ours ? CloseReason::connect_failed : CloseReason::protocol_violation,
-                   "belongs to another user; shm:// is for processes of one user");
+                   belongs_to_another_user);
   }
   const auto watch = [&](int descriptor, std::uint32_t events, std::uint64_t bit) {
     epoll_event event{.events = events | EPOLLET,

@@ -756,6 +756,32 @@ TEST_F(Shm, processes_of_other_users_are_refused) {
   EXPECT_NE(logged_.back().find("another user"), std::string::npos);
 }
 
+TEST_F(Shm, a_user_whom_root_refuses_is_told_why) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    struct Why final : Handler {
+      void on_event(Transport&, Event& event) override {
+        const auto bytes = event.message.bytes();
+        text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      }
+      std::string text;
+    } why;
+    const MonotonicClock clock;
+    Loop loop(clock);
+    ShmTransport transport(loop);
+    loop.add(transport);
+    const auto pool = memory::PagePool::make({.page_size = 4096, .pages = 4}).value();
+    if (!transport.connect(url_, {.receive_pool = pool.get(), .handler = &why})) _exit(2);
+    while (why.text.empty()) (void)loop.turn();
+    _exit(why.text.find("another user") == std::string::npos ? 3 : 0);
+  }
+  int status = -1;
+  while (waitpid(other, &status, WNOHANG) == 0) (void)loop_.turn();
+  EXPECT_EQ(status, 0);
+}
+
 // --- processes that die ---
 
 constexpr std::uint32_t burst_size = 3000;

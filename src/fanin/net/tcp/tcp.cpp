@@ -88,8 +88,8 @@ std::string TcpTransport::peer_text(const Connection& connection) {
   return connection.peer.length > 0 ? address_text(connection.peer) : connection.target.text();
 }
 
-void TcpTransport::report(CloseReason reason, const Connection& connection,
-                          std::string_view text) const {
+void TcpTransport::report(CloseReason reason, Connection& connection, std::string_view text) const {
+  connection.state.explain(text);
   accounts_.report(reason, peer_text(connection), text);
 }
 
@@ -209,7 +209,7 @@ bool TcpTransport::has_untaken(const Connection& connection, CloseReason reason)
   return connection.send_failed || !has_acknowledged_all(connection);
 }
 
-void TcpTransport::count_given_up(const Connection& connection, std::string_view why) {
+void TcpTransport::count_given_up(Connection& connection, std::string_view why) {
   if (connection.unidentified.unidentified()) return;
   ++given_up_;
   report(CloseReason::peer_died, connection, why);
@@ -633,7 +633,7 @@ void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
       ready_.add(connection.ready);
       return;
     }
-    budget.events.add(connection, EventKind::closed).reason = connection.state.reason();
+    budget.events.add_closed(connection);
   }
   connections_.erase(connection.id);
 }

@@ -140,7 +140,7 @@ private:
   [[nodiscard]] StreamOptions stream_options(const Url& url) const;
   Connection& make_connection(const ConnectionOptions& checked);
   [[nodiscard]] static std::string peer_text(const Connection& connection);
-  void report(CloseReason reason, const Connection& connection, std::string_view text) const;
+  void report(CloseReason reason, Connection& connection, std::string_view text) const;
   [[nodiscard]] bool watch(ConnectionId id, int socket);
 
   void collect_ready();
@@ -177,7 +177,7 @@ private:
   void discard_what_comes(Connection& connection);
   [[nodiscard]] bool look_for_end(Connection& connection, std::span<const std::byte> bytes);
   void peer_gone(Connection& connection, bool died);
-  void count_given_up(const Connection& connection, std::string_view why);
+  void count_given_up(Connection& connection, std::string_view why);
   void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);
 
