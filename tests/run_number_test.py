@@ -1,6 +1,7 @@
 """The number of a run is given once, whatever becomes of its files."""
 
 import contextlib
+import fcntl
 import shutil
 import subprocess
 
@@ -84,6 +85,18 @@ def test_a_run_that_is_killed_before_it_begins_has_had_its_number():
             for path in runs.out.glob("run*"):
                 path.unlink()
         assert runs.number() == 9
+
+
+def test_a_run_that_waits_for_its_number_ends_with_one_signal():
+    with Runs() as runs:
+        runs.number()
+        with open(runs.out / ".last_run_number.lock") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with Run(runs.path / "run.toml", "--set", "network.url=tcp://127.0.0.1") as run:
+                run.wait_for("waits for another process that takes a run number")
+                run.signal()
+                run.finish(status=1)
+        assert "stopped while another process had locked" in run.text() and "killed" not in run.text(), run.text()
 
 
 def test_without_its_number_no_run_begins():

@@ -365,7 +365,7 @@ NIGHTLY = {
         "200 kills of filter units",
         pytest("-s", "tests/filter_test.py::test_filter_units_are_killed_at_random_instants", FANIN_FILTER_KILLS="200",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
-    "examples": lambda s: s.build("release", "fanin_command") and s.run(
+    "examples": lambda s: s.build("release") and s.run(
         "each process of each example is killed",
         pytest("-s", "tests/examples_test.py", FANIN_EXAMPLES="all",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),

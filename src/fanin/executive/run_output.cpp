@@ -12,6 +12,7 @@
 #include "fanin/base/try.hpp"
 #include "fanin/executive/manifest_recorder.hpp"
 #include "fanin/executive/plugin_call.hpp"
+#include "fanin/executive/signals.hpp"
 #include "fanin/executive/watched_sink.hpp"
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
@@ -74,7 +75,7 @@ public:
                          const LogFunction& log) override {
     if (folder().empty()) return nullptr;
     if (!configuration_.run.id) {
-      const storage::RunNumbers numbers({folder()}, log);
+      const storage::RunNumbers numbers({folder()}, log, is_stop_pending);
       system_.run = FANIN_TRY(numbers.reserve(configuration_.run.number));
     }
     std::vector<std::string> hosts;

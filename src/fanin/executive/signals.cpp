@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -44,6 +45,13 @@ void tell_of_death(pid_t process, std::uint64_t session) {
   static_assert(sizeof value == sizeof session);
   std::memcpy(&value, &session, sizeof value);
   (void)sigqueue(process, death_signal(), value); // else it notices by itself, after network.grace
+}
+
+bool is_stop_pending() {
+  sigset_t pending;
+  sigpending(&pending);
+  return std::ranges::any_of(std::array{SIGINT, SIGTERM, stop_signal()},
+                             [&](int number) { return sigismember(&pending, number) == 1; });
 }
 
 bool StopRequests::counts(const StopSignal& signal, Time now) const {

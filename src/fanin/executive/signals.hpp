@@ -25,6 +25,10 @@ void ask_to_stop(pid_t process);
 // The process of this session (ProcessOptions::session) has ended.
 void tell_of_death(pid_t process, std::uint64_t session);
 
+// A signal that asks this process to end is pending: it has blocked them, and its Signals reads
+// them later. For what waits outside the loop.
+[[nodiscard]] bool is_stop_pending();
+
 struct StopSignal {
   bool by_launcher = false;
   bool hangup = false; // SIGHUP: the terminal was closed

@@ -29,6 +29,7 @@ constexpr std::size_t text_size = 256;
 // Of the superblock: open for writing, and in SWMR mode.
 constexpr std::size_t consistency_flags_at = 11;
 constexpr unsigned consistency_flags = 0x5;
+constexpr unsigned open_without_swmr = 0x1; // h5py mode "a"; a writer of ours is in SWMR mode
 
 // Null: there is none, or it is not one value. HDF5 reads as many as there are, whatever the room.
 detail::Handle open_attribute(hid_t file, const char* name) {
@@ -279,7 +280,12 @@ Result<> RunFileReader::Impl::open_hdf5() {
     info.damage = detail::hdf5_error(); // truncated, mostly: SWMR mode does not look at the size
   }
   if (attempt(H5F_ACC_RDONLY | H5F_ACC_SWMR_READ)) return {};
-  return malformed(fmt::format("cannot be opened as HDF5: {}", detail::hdf5_error()));
+  std::string why = detail::hdf5_error();
+  if ((head[consistency_flags_at] & consistency_flags) == open_without_swmr) {
+    why += "; another program has opened it for writing and not closed it: close it there, or, if "
+           "that program has died, run `h5clear -s` on the file";
+  }
+  return malformed(fmt::format("cannot be opened as HDF5: {}", why));
 }
 
 // Its errors do not name the file yet.

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -102,16 +101,10 @@ Result<> write_number(const std::string& folder, RunNumber number) {
   return {};
 }
 
-// The process is to end. It has blocked these signals, and reads them later.
-bool is_stop_pending() {
-  sigset_t pending;
-  ::sigpending(&pending);
-  return ::sigismember(&pending, SIGINT) == 1 || ::sigismember(&pending, SIGTERM) == 1;
-}
-
 // Waits for the processes that have it. It asks again and again: a call that waits would not end
 // with a signal.
-Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
+Result<Descriptor> lock(const std::string& folder, const LogFunction& log,
+                        const std::function<bool()>& is_to_end) {
   const std::string path = folder + "/.last_run_number.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file && errno == EACCES) { // another user's
@@ -129,7 +122,7 @@ Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
                                       "locked {} (fuser shows which one)",
                                       path));
     }
-    if (is_stop_pending()) {
+    if (is_to_end && is_to_end()) {
       return fail(ErrorKind::refused, fmt::format("stopped while another process had locked {}: "
                                                   "fuser shows which one",
                                                   path));
@@ -143,7 +136,8 @@ Result<Descriptor> lock(const std::string& folder, const LogFunction& log) {
 // Each folder once and in an order that is the same in all processes: two that take the locks of
 // several do not wait for each other.
 Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders,
-                                         const LogFunction& log) {
+                                         const LogFunction& log,
+                                         const std::function<bool()>& is_to_end) {
   std::map<std::pair<ino_t, dev_t>, std::string> ordered;
   for (const std::string& folder : folders) {
     std::error_code error;
@@ -155,7 +149,7 @@ Result<std::vector<Descriptor>> lock_all(const std::vector<std::string>& folders
   }
   std::vector<Descriptor> locks;
   for (const auto& [ignored, folder] : ordered) {
-    auto locked = FANIN_TRY(lock(folder, log));
+    auto locked = FANIN_TRY(lock(folder, log, is_to_end));
     locks.push_back(std::move(locked));
   }
   return locks;
@@ -187,7 +181,7 @@ Result<RunNumber> RunNumbers::next(std::optional<RunNumber> wanted) const {
 }
 
 Result<RunNumber> RunNumbers::reserve(std::optional<RunNumber> wanted) const {
-  const auto locks = FANIN_TRY(lock_all(folders_, log_));
+  const auto locks = FANIN_TRY(lock_all(folders_, log_, is_to_end_));
   auto number = next(wanted);
   for (const std::string& folder : folders_) {
     if (!number) break;

@@ -2,6 +2,7 @@
 // The highest is kept in a file there, so that run files which are moved or deleted free none.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +19,10 @@ class RunNumbers {
 public:
   // Of runs whose files are in these folders. Where a folder has no file of numbers yet, the run
   // files and manifests in it count; where there is one, they count as well. `log` is told when
-  // another process is waited for.
-  explicit RunNumbers(std::vector<std::string> folders, LogFunction log = {})
-      : folders_(std::move(folders)), log_(std::move(log)) {}
+  // another process is waited for, and the wait ends when `is_to_end` says that this one is to end.
+  explicit RunNumbers(std::vector<std::string> folders, LogFunction log = {},
+                      std::function<bool()> is_to_end = {})
+      : folders_(std::move(folders)), log_(std::move(log)), is_to_end_(std::move(is_to_end)) {}
 
   // What reserve() would give. Takes no number, and makes no folder. Errors: usage (`wanted` is not
   // above all that were given), exhausted (there is no higher one), and those of reading: refused,
@@ -35,6 +37,7 @@ public:
 private:
   std::vector<std::string> folders_;
   LogFunction log_;
+  std::function<bool()> is_to_end_;
 };
 
 } // namespace fanin::storage
