@@ -35,6 +35,17 @@ TEST(FragmentQueue, what_was_given_up_before_the_first_number_is_absent_for_that
   }
 }
 
+TEST(FragmentQueue, what_a_source_had_while_its_readout_unit_was_dead_is_not_known) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  queue.start(100);
+  queue.numbers().join_after_death();
+  for (const EventNumber event : {105U, 106U, 108U, 109U})
+    ASSERT_EQ(queue.write(event, bytes_of(10, 1)), WriteOutcome::ok);
+  EXPECT_EQ(queue.entry(102), wire::FragmentEntry::make_absent(wire::AbsentReason::unread));
+  EXPECT_EQ(queue.entry(107), wire::FragmentEntry::make_absent(wire::AbsentReason::none));
+}
+
 TEST(FragmentQueue, entries_hold_size_and_checksum) {
   QueueFixture fixture({.window = 64});
   const Bytes payload = bytes_of(333, 7);

@@ -163,6 +163,13 @@ void SliceLink::lose(std::string_view why, Time now) {
   close(now);
 }
 
+// What the slice itself answers is said even where a loss has been said: that it was not there yet.
+void SliceLink::refuse(std::string why, Time now) {
+  if (why != refused_) loss_logged_ = false;
+  refused_ = std::move(why);
+  lose(refused_, now);
+}
+
 bool SliceLink::made_progress(Time now) const {
   return previous_made_progress_ || done_end() > answered_end_ || now >= opened_at_ + patience;
 }
@@ -241,20 +248,20 @@ void SliceLink::take_dropped(std::uint64_t dropped, Time now) {
 
 void SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
   if (answer.status == source::ReceiveStatus::no_source)
-    return lose(fmt::format("it has no source {:#x}", options_.source), now);
+    return refuse(fmt::format("it has no source {:#x}", options_.source), now);
   if (answer.status == source::ReceiveStatus::other_run) {
     if (answer.end == options_.run.number) {
-      return lose(fmt::format("it builds another run {} than this one: start the slices and all "
-                              "groups once more, with a new `run.number`",
-                              answer.end),
-                  now);
+      return refuse(fmt::format("it builds another run {} than this one: start the slices and all "
+                                "groups once more, with a new `run.number`",
+                                answer.end),
+                    now);
     }
-    return lose(fmt::format("it builds run {}, and this group is in run {}: give both the same "
-                            "`run.number`",
-                            answer.end, options_.run.number),
-                now);
+    return refuse(fmt::format("it builds run {}, and this group is in run {}: give both the same "
+                              "`run.number`",
+                              answer.end, options_.run.number),
+                  now);
   }
-  if (answer.status != source::ReceiveStatus::send) return lose("its data have ended", now);
+  if (answer.status != source::ReceiveStatus::send) return refuse("its data have ended", now);
   state_ = State::open;
   pause_sent_ = 0;
   connector_.answered();
@@ -263,6 +270,7 @@ void SliceLink::on_answer(const source::ReceiveReply& answer, Time now) {
     options_.log(LogLevel::info, fmt::format("connected to {}", options_.name));
   }
   loss_logged_ = silence_logged_ = give_up_logged_ = not_sent_logged_ = false;
+  refused_.clear();
   take_dropped(answer.dropped, now);
   read_end_ = answer.end;
   // If it has read nothing since it joined, nobody knows what it had read before.

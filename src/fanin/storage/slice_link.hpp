@@ -109,6 +109,7 @@ private:
   }
   void watch(Time now);
   void lose(std::string_view why, Time now);
+  void refuse(std::string why, Time now);
   void close(Time now);
   void say_pause(Time now);
   void end();
@@ -152,6 +153,7 @@ private:
   Time leave_by_ = never; // where the slice is not there to be told; never: it does not leave
   LogLimiter lines_; // of losses
   bool loss_logged_ = false;
+  std::string refused_; // why, as the slice answered last
   bool silence_logged_ = false;
   bool give_up_logged_ = false;
   bool not_sent_logged_ = false;

@@ -147,8 +147,13 @@ TEST_F(LeavingLink, a_slice_of_another_run_is_named_with_both_runs) {
                  streams_,
                  watch_};
   far_.says.clear();
+  far_.error = ECONNREFUSED; // it begins a little later than the group
   clock_.advance(10s);
   std::vector<SliceLink::Done> done;
+  (void)link.poll(done);
+  EXPECT_THAT(log, ::testing::HasSubstr("no connection to slice 1 (Connection refused)"));
+  far_.error = 0;
+  clock_.advance(10s);
   (void)link.poll(done);
   const auto preface = source::with_own_checksum(source::GroupPreface{
       .reliable = {.common = {.form = source::ReceiveForm::group, .source = linked_source},

@@ -894,7 +894,7 @@ TEST_F(VerifyRow, that_disagrees_with_another_one_is_named) {
     EXPECT_THAT(missing(0, [&](MissingRow& row) { row.source = other; }), unknown);
     EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.source = other; }), unknown);
   }
-  for (const std::uint32_t unknown : {0U, 5U, ~0U}) {
+  for (const std::uint32_t unknown : {0U, std::uint32_t{wire::missing_reasons}, ~0U}) {
     EXPECT_THAT(missing(0, [&](MissingRow& row) { row.reason = unknown; }),
                 HasSubstr(fmt::format("its reason {} is not known", unknown)));
   }

@@ -20,6 +20,8 @@ wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
   return wire::missing_reason(static_cast<wire::AbsentReason>(absent.crc32c));
 }
 
+bool has_reason(const wire::MissingRange& lost) { return wire::is_missing_reason(lost.reason); }
+
 // What a readout unit had of a batch before it died, or did not read since it was dead.
 struct LostRange {
   SourceId source = 0;
@@ -279,6 +281,7 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
     if (gap.end <= gap.first || gap.end > assign.range().end) return {};
     assembly.gaps.push_back(gap);
   }
+  if (!std::ranges::all_of(lost, has_reason)) return {};
   assembly.lost.insert(assembly.lost.end(), lost.begin(), lost.end());
   if (assign.more != 0) return {.valid = true};
   assembly.state = AssemblyState::assigned;
@@ -292,8 +295,7 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
 bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {
   for (const wire::MissingRange& run : lost) {
     const EventNumber end = run.first + run.count;
-    if (end < run.first || sources_.find(run.source) == System::npos ||
-        !wire::is_missing_reason(run.reason)) {
+    if (end < run.first || sources_.find(run.source) == System::npos || !has_reason(run)) {
       return false;
     }
     auto at = assemblies_.upper_bound(run.first);

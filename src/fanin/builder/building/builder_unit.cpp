@@ -253,7 +253,8 @@ void BuilderUnit::connections_changed() {
 }
 
 // Gives up sources whose readout unit is dead, for good and with nothing left on its connection.
-// What it had is lost, as the event manager has said; of the rest there was nothing.
+// The event manager has said what it had, which is lost, and what it did not read. Of the rest
+// there was nothing.
 void BuilderUnit::decide_without_lost(Assembly& assembly) {
   if (assembly.state != AssemblyState::assigned) return;
   for (std::size_t i = 0; i < members_.size(); ++i) {

@@ -178,8 +178,9 @@ TEST_F(Ledger, a_batch_counts_for_the_readout_units_that_took_part_in_it) {
 // From a builder unit of another version, or one that lies.
 TEST_F(Ledger, a_reason_that_does_not_exist_is_not_counted) {
   accounts_.read(0, 10);
-  for (const std::uint16_t reason : {std::uint16_t{5}, std::uint16_t{0xffff}})
-    build({0, 1}, {{.source = 1, .count = 1, .first = 0, .reason = reason}});
+  for (const std::size_t reason : {wire::missing_reasons, std::size_t{0xffff}})
+    build({0, 1},
+          {{.source = 1, .count = 1, .first = 0, .reason = static_cast<std::uint16_t>(reason)}});
   const RunSummary& summary = end();
   for (const SourceResult& source : summary.sources)
     EXPECT_EQ(source.missing, wire::MissingCounts{});
