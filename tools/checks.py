@@ -39,8 +39,8 @@ SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
 # ./dev test leaves them out; --full has them, and who names them.
 ONLY_FULL = "^(bench|instructions|testbed)\\.[a-z0-9_]+$"
 # What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, those of a
-# thousand nodes, full links or long rests, which take minutes there, and those of the tools, which run nothing of fanin. Random
-# runs, hostile bytes and deaths stay: they reach the same code.
+# thousand nodes, full links, full disks or long rests, which take minutes there, and those of the tools, which run nothing of
+# fanin. Random runs, hostile bytes and deaths stay: they reach the same code.
 LONG_WITH_SANITIZERS = [
     "(bench_tools|checks|dev_tools|evidence|mutants|workshop)\\..*",
     "(bench|testbed)\\.[a-z0-9_]+",
@@ -48,7 +48,8 @@ LONG_WITH_SANITIZERS = [
     "(configurations|rails|tools)\\..*",
     "message\\.Sockets/LongClose\\..*",
     "two_stage\\.(a_group_whose_detector_never_came|a_(frozen_)?readout_unit_of_a_slice)_.*",
-    "virtual\\.(Backpressure|BrokenPaths|End|FarNumbers|LatencyBudget|Readouts/SparseNumbers|Scale|Silence)\\..*",
+    "(examples\\.each_process_of_an_example_may_die|full_disk\\..*|troubleshooting\\..*)",
+    "virtual\\.(All/Shaped|Backpressure|BrokenPaths|End|FarNumbers|LatencyBudget|Readouts/SparseNumbers|Scale|Silence)\\..*",
 ]
 WITHOUT_SANITIZERS = f"^({'|'.join(LONG_WITH_SANITIZERS)})$"
 AGAIN = "build/again"  # both outputs of each test that was run once more
