@@ -18,6 +18,7 @@ COVERED_BY = {
     "src/fanin/net/host_resolver.cpp": "net_loop",
     "src/fanin/net/loop_test.cpp": "net_loop",
     "src/fanin/settings/reader_test.cpp": "settings",
+    "src/fanin/simulation/sweep.cpp": "sweep",
     "src/fanin/storage/file_sink.cpp": "storage",
     "src/fanin/storage/file_sink.hpp": "storage",
     "src/fanin/storage/run_numbers_test.cpp": "storage",

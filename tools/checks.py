@@ -33,7 +33,7 @@ JOBS = CORES + 2  # tests at a time: many of them wait for processes
 BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\033[0m") if sys.stdout.isatty() else [""] * 5
 # The modules that start threads or share memory between threads (tests/threads_test.py finds one that is missing here).
 # Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
-THREADED = ["net_loop", "settings", "storage", "executive", "run", "shm", "threads"]
+THREADED = ["net_loop", "settings", "storage", "executive", "sweep", "run", "shm", "threads"]
 SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
 # What takes long and finds little: tests that draw plots, measure on the testbed or count instructions under valgrind. A plain
 # ./dev test leaves them out; --full has them, and who names them.

@@ -27,6 +27,7 @@ void add_receive(CLI::App& app, int& status);
 void add_publish(CLI::App& app, int& status);
 void add_subscribe(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
+void add_sim(CLI::App& app, int& status);
 void add_on_host(CLI::App& app, int& status);
 
 } // namespace fanin::command

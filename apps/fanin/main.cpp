@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   add_publish(app, status);
   add_subscribe(app, status);
   add_bench(app, status);
+  add_sim(app, status);
   add_on_host(app, status);
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&

@@ -68,7 +68,8 @@ struct Entry {
 [[nodiscard]] std::string to_toml(const Value& root);
 
 /// Errors: usage, as "file:line: reason". `file` is only for messages.
-[[nodiscard]] Result<Value> parse_toml(std::string_view text, const std::string& file);
+[[nodiscard]] FANIN_INTERNAL_API Result<Value> parse_toml(std::string_view text,
+                                                          const std::string& file);
 /// The text of a configuration file. Errors: not_found, refused, usage (a folder, too large).
 [[nodiscard]] FANIN_INTERNAL_API Result<std::string> read_text(const std::string& path);
 /// One value, as on the right of an equals sign. What is not TOML is a text: 5s means "5s".
@@ -76,7 +77,7 @@ struct Entry {
 
 /// Applies an override such as "readout.0.name=left": a dotted key, with the index in a list or *
 /// for all its entries. `ordinal` counts the overrides, from 1. Errors: usage.
-[[nodiscard]] Result<> override_value(Value& root, std::string_view assignment,
-                                      std::uint32_t ordinal);
+[[nodiscard]] FANIN_INTERNAL_API Result<> override_value(Value& root, std::string_view assignment,
+                                                         std::uint32_t ordinal);
 
 } // namespace fanin::settings

@@ -48,7 +48,7 @@ struct EmulatorOptions {
 
 /// Draws the size of each event. Log-normal sizes come from a table of equally likely quantiles,
 /// scaled so that their mean is exact.
-class SizeTable {
+class FANIN_INTERNAL_API SizeTable {
 public:
   SizeTable(const SizeDistribution& distribution, SourceId source, std::uint64_t seed);
 

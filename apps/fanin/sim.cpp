@@ -1,0 +1,162 @@
+// fanin sim: the event builder, or traffic alone, on a simulated network in virtual time.
+#include <sys/resource.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/base/try.hpp"
+#include "fanin/fabric/crossbar_theory.hpp"
+#include "fanin/settings/tree.hpp"
+#include "fanin/simulation/settings.hpp"
+#include "fanin/simulation/sweep.hpp"
+#include "fanin/simulation/uniform_traffic.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+using simulation::Outcome;
+using simulation::Point;
+using simulation::SweepResult;
+
+struct SimArguments {
+  std::string file;
+  std::string traffic;
+  std::string theory;
+  std::vector<std::string> sweeps;
+  std::vector<std::string> overrides;
+  std::string json;
+  bool quiet = false;
+};
+
+Result<settings::Value> load_file(const SimArguments& arguments) {
+  const auto text = FANIN_TRY(settings::read_text(arguments.file));
+  settings::Value root = FANIN_TRY(settings::parse_toml(text, arguments.file));
+  std::uint32_t ordinal = 0;
+  for (const std::string& override : arguments.overrides)
+    FANIN_TRY(settings::override_value(root, override, ++ordinal));
+  return root;
+}
+
+simulation::Simulate uniform() {
+  return [](const settings::Value& root, const simulation::Watch& watch) -> Result<Outcome> {
+    const auto settings = FANIN_TRY(simulation::read_settings(root));
+    return simulation::run_uniform_traffic(settings, watch);
+  };
+}
+
+std::uint64_t peak_rss_bytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * 1024
+                                             : 0;
+}
+
+json::Value origins_of(const std::vector<simulation::Origin>& origins) {
+  json::Value all{json::Object{}};
+  for (const simulation::Origin& origin : origins) all[origin.key] = origin.text;
+  return all;
+}
+
+std::string text_of(const std::vector<simulation::Origin>& origins) {
+  std::string text;
+  for (const simulation::Origin& origin : origins)
+    text += fmt::format("  {:<24} {}\n", origin.key, origin.text);
+  return text.empty() ? text : "Where the parameters come from:\n" + text;
+}
+
+Result<int> simulate(const SimArguments& arguments) {
+  auto file = FANIN_TRY(OutputFile::open("--json", arguments.json));
+  const auto root = FANIN_TRY(load_file(arguments));
+  const auto points = FANIN_TRY(simulation::points_of(arguments.sweeps));
+  for (const Point& point : points) { // all of them before the first is simulated
+    const auto changed = FANIN_TRY(simulation::at_point(root, point));
+    FANIN_TRY(simulation::read_settings(changed));
+  }
+  const auto settings = FANIN_TRY(simulation::read_settings(root));
+
+  Terminal terminal(LogLevel::warning);
+  const bool prints = arguments.json != "-";
+  if (prints) print(text_of(settings.origins) + simulation::table_head(points.front()));
+  json::Value result;
+  result["results"] = json::List{};
+  simulation::SweepObserver observer;
+  observer.on_result = [&](const SweepResult& one) {
+    terminal.end_progress();
+    if (prints) print(simulation::table_line(one.point, one.outcome));
+    result["results"].append(simulation::to_json(one.point, one.outcome));
+  };
+  observer.on_progress = [&](double done) {
+    if (!arguments.quiet) terminal.progress(fmt::format("{:.0f} % simulated", 100 * done));
+  };
+  FANIN_TRY(simulation::run_sweep(root, points, uniform(), observer));
+  terminal.end_progress();
+  result["origins"] = origins_of(settings.origins);
+  result["peak_rss_bytes"] = peak_rss_bytes();
+  FANIN_TRY(file.write_json(result));
+  return status_done;
+}
+
+Result<int> show_theory(const SimArguments& arguments) {
+  auto file = FANIN_TRY(OutputFile::open("--json", arguments.json));
+  json::Value result;
+  std::string table = "N x N crossbar, input FIFOs always full: share of the links' rate\n";
+  for (std::size_t ports = 1; ports <= fabric::crossbar_exact_max; ++ports) {
+    const double saturation = fabric::crossbar_saturation(ports);
+    table += fmt::format("{:>8} {:>8.2f} %\n", ports, 100 * saturation);
+    result["results"].append(json::Object{{"ports", ports}, {"saturation", saturation}});
+  }
+  table += fmt::format("{:>8} {:>8.2f} %\n", "limit", 100 * fabric::crossbar_saturation_limit());
+  result["limit"] = fabric::crossbar_saturation_limit();
+  if (arguments.json != "-") print(table);
+  FANIN_TRY(file.write_json(result));
+  return status_done;
+}
+
+} // namespace
+
+void add_sim(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<SimArguments>();
+  CLI::App* command = app.add_subcommand("sim", "Simulate a network, in virtual time");
+  CLI::Option* file =
+      command->add_option("FILE", arguments->file, "Configuration (TOML) with [fabric]");
+  CLI::Option* traffic = command
+                             ->add_option("--traffic", arguments->traffic,
+                                          "uniform: sources that always send, and no event builder")
+                             ->check(CLI::IsMember({"uniform"}));
+  CLI::Option* theory = command
+                            ->add_option("--theory", arguments->theory,
+                                         "crossbar: the exact throughput of an N x N crossbar")
+                            ->check(CLI::IsMember({"crossbar"}))
+                            ->excludes(file);
+  command
+      ->add_option("--sweep", arguments->sweeps,
+                   "KEY=LIST: simulate with each value, as fabric.nodes=1,2,4..8")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->excludes(theory);
+  command->add_option("--set", arguments->overrides, "KEY=VALUE: override one key")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->excludes(theory);
+  traffic->excludes(theory);
+  command->add_option("--json", arguments->json, "File for the result; - is standard output");
+  command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+  command->callback([arguments, &status] {
+    if (!arguments->theory.empty()) {
+      status = status_of(show_theory(*arguments));
+    } else if (arguments->file.empty() || arguments->traffic.empty()) {
+      status = complain({ErrorKind::usage, "sim: give a FILE and --traffic, or --theory crossbar"});
+    } else {
+      status = status_of(simulate(*arguments));
+    }
+  });
+}
+
+} // namespace fanin::command

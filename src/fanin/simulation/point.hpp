@@ -1,0 +1,36 @@
+// What one simulation has given, and how it is shown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/histogram.hpp"
+#include "fanin/base/json.hpp"
+
+namespace fanin::simulation {
+
+struct Outcome {
+  double saturation = 0; // share of a destination's links, 0 to 1
+  double per_node_bytes_per_s = 0; // of messages, without headers of packets
+  Histogram latency; // from sending a message until its last byte is there
+  double virtual_s = 0; // measured
+  std::uint64_t network_events = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t dropped = 0; // packets, sent again
+  std::uint64_t rerouted = 0;
+  double wall_s = 0;
+  json::Value run; // the keys of `run`, where a run was simulated
+};
+
+using Point = std::vector<std::pair<std::string, std::string>>; // keys and values of a sweep
+
+[[nodiscard]] json::Value to_json(const Point& point, const Outcome& outcome);
+// The heading and the lines of one table.
+[[nodiscard]] std::string table_head(const Point& point);
+[[nodiscard]] std::string table_line(const Point& point, const Outcome& outcome);
+
+} // namespace fanin::simulation

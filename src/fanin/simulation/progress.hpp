@@ -1,0 +1,44 @@
+// What watches over a simulation while it runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "fanin/base/result.hpp"
+#include "fanin/fabric/time.hpp"
+
+namespace fanin::simulation {
+
+// Called now and then, with the share of the virtual time that is done (0 to 1); false: the
+// simulation shall end at once.
+using Watch = std::function<bool(double done)>;
+
+// Call it for each event of a simulation that lasts until `end`.
+class ProgressCheck {
+public:
+  ProgressCheck(fabric::Picoseconds end, const Watch& watch) : end_(end), watch_(watch) {}
+
+  // Errors: refused, where the watch has ended it or virtual time stands still.
+  [[nodiscard]] Result<> event(fabric::Picoseconds now) {
+    if (++events_ % interval != 0) return {};
+    if (now == last_ && ++same_ == standstill)
+      return fail(ErrorKind::refused,
+                  "the virtual time stands still: messages or packets take no time");
+    if (now != last_) same_ = 0;
+    last_ = now;
+    if (watch_ && !watch_(static_cast<double>(now) / static_cast<double>(end_)))
+      return fail(ErrorKind::refused, "the simulation was interrupted");
+    return {};
+  }
+
+private:
+  static constexpr std::uint64_t interval = 1U << 14;
+  static constexpr std::uint32_t standstill = 1U << 10; // about 16 million events
+  fabric::Picoseconds end_;
+  const Watch& watch_;
+  std::uint64_t events_ = 0;
+  fabric::Picoseconds last_ = -1;
+  std::uint32_t same_ = 0;
+};
+
+} // namespace fanin::simulation

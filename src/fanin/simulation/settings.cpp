@@ -1,0 +1,128 @@
+#include "fanin/simulation/settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "fanin/settings/reader.hpp"
+
+namespace fanin::simulation {
+namespace {
+
+using settings::Problems;
+using settings::TableReader;
+
+constexpr std::uint32_t nodes_most = fabric::hosts_most / 2;
+
+std::uint32_t natural(TableReader& reader, std::string_view key, std::uint32_t fallback,
+                      std::uint32_t least, std::uint32_t most) {
+  return static_cast<std::uint32_t>(reader.integer(key, fallback, least, most));
+}
+
+void read_topology(TableReader& reader, fabric::TopologyOptions& to) {
+  const std::size_t shape = reader.choice("topology", {"crossbar", "clos"});
+  to.shape = static_cast<fabric::Shape>(shape);
+  to.ports = natural(reader, "ports", to.ports, 1, 64);
+  to.switch_ports = natural(reader, "switch_ports", 0, 0, fabric::hosts_most);
+  to.uplinks = natural(reader, "uplinks", to.uplinks, 1, 1024);
+  to.spines = natural(reader, "spines", to.spines, 1, 1024);
+  to.leaves = natural(reader, "leaves", 0, 0, fabric::hosts_most);
+  to.link_rate = reader.bandwidth("rate", to.link_rate);
+  to.link_latency = reader.duration("latency", to.link_latency);
+}
+
+void read_switches(TableReader& reader, fabric::FabricOptions& to) {
+  const auto queues = reader.choice("queues", {"input-fifo", "virtual-output", "output"}, 2);
+  to.queueing = static_cast<fabric::Queueing>(queues);
+  to.when_full = static_cast<fabric::WhenFull>(reader.choice("when_full", {"pause", "drop"}));
+  to.buffer = reader.size("buffer", to.buffer);
+  const auto routing = reader.choice("routing", {"static", "table", "dispersive", "adaptive"});
+  to.routing = static_cast<fabric::Routing>(routing);
+  to.reroute_after = reader.duration("reroute_after", to.reroute_after);
+  to.resend_after = reader.duration("resend_after", to.resend_after);
+  to.packet =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(reader.size("packet", to.packet), ~0U));
+  to.packet_header = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(reader.size("packet_header", to.packet_header), ~0U));
+  to.seed = reader.integer("seed", to.seed);
+}
+
+void read_interfaces(TableReader& reader, fabric::FabricOptions& to) {
+  to.nic_out = reader.bandwidth("nic_out", 0);
+  to.nic_in = reader.bandwidth("nic_in", 0);
+  to.nic_shared = reader.boolean("nic_shared", false);
+  to.message_cost = reader.duration("message_cost", {});
+  to.queue_for_each_destination = reader.choice("nic_queues", {"fifo", "destinations"}) == 1;
+}
+
+// [fabric.origin]: a key of [fabric] or [traffic], and where its value comes from.
+void read_origins(TableReader reader, std::string_view table, std::vector<Origin>& to) {
+  static constexpr std::array<std::string_view, 3> kinds{"published", "assumed", "fitted"};
+  if (reader.value() == nullptr) return;
+  for (const settings::Entry& entry : reader.value()->entries) {
+    const std::string text = reader.text(entry.key, "");
+    const bool has_kind =
+        std::ranges::any_of(kinds, [&](std::string_view kind) { return text.starts_with(kind); });
+    if (!has_kind)
+      reader.reject(entry.key,
+                    "says whether the value is \"published\", \"assumed\" or \"fitted\", "
+                    "and then from where");
+    to.push_back({.key = std::string(table) + "." + entry.key, .text = text});
+  }
+  reader.finish();
+}
+
+void read_traffic(TableReader reader, SimulationSettings& settings) {
+  TrafficSettings& to = settings.traffic;
+  constexpr std::uint64_t size_most = 1U << 30;
+  const std::uint64_t size = reader.size("size", 16U << 10);
+  const std::uint64_t sigma = reader.size("size_sigma", 0);
+  if (size == 0 || size > size_most) reader.reject("size", "must be 1 B to 1 GiB");
+  if (sigma > 100 * size) reader.reject("size_sigma", "must be at most 100 times the size");
+  if (sigma == 0) {
+    to.size = source::FixedSize{static_cast<std::uint32_t>(size)};
+  } else {
+    to.size = source::LogNormalSize{static_cast<double>(size), static_cast<double>(sigma)};
+  }
+  to.destinations =
+      static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin"}));
+  to.warm_up = reader.duration("warm_up", to.warm_up);
+  to.duration = reader.duration("duration", to.duration);
+  constexpr Duration longest = std::chrono::hours{1};
+  if (to.duration <= Duration{} || to.duration > longest)
+    reader.reject("duration", "must be more than 0 and at most 1 h");
+  if (to.warm_up > longest) reader.reject("warm_up", "must be at most 1 h");
+  to.seed = reader.integer("seed", to.seed);
+  read_origins(reader.table("origin"), "traffic", settings.origins);
+  reader.finish();
+}
+
+// What is wrong with several keys together, of a network with two hosts.
+void check_together(TableReader& reader, fabric::FabricOptions options, Problems& problems) {
+  if (problems.first) return;
+  options.topology.leaves = 0;
+  options.topology.switch_ports = 0;
+  const auto made = fabric::Fabric::make(options);
+  if (!made) problems.add(reader.place(), "fabric", made.error().text);
+}
+
+} // namespace
+
+Result<SimulationSettings> read_settings(const settings::Value& root) {
+  SimulationSettings settings;
+  Problems problems;
+  TableReader whole(&root, "", problems);
+  TableReader reader = whole.table("fabric");
+  settings.nodes = natural(reader, "nodes", 0, 1, nodes_most);
+  read_topology(reader, settings.fabric.topology);
+  read_switches(reader, settings.fabric);
+  read_interfaces(reader, settings.fabric);
+  read_origins(reader.table("origin"), "fabric", settings.origins);
+  reader.finish();
+  read_traffic(whole.table("traffic"), settings);
+  check_together(reader, settings.fabric, problems);
+  if (problems.first) return std::unexpected(*problems.first);
+  return settings;
+}
+
+} // namespace fanin::simulation

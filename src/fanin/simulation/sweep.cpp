@@ -1,0 +1,161 @@
+#include "fanin/simulation/sweep.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "fanin/base/thrown.hpp"
+#include "fanin/base/try.hpp"
+
+namespace fanin::simulation {
+namespace {
+
+constexpr std::size_t points_most = 100'000;
+constexpr auto progress_interval = std::chrono::milliseconds{200};
+
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<std::vector<std::string>> values_of(std::string_view list, const std::string& sweep) {
+  std::vector<std::string> values;
+  while (true) {
+    const std::size_t comma = list.find(',');
+    const std::string_view word = list.substr(0, comma);
+    const std::size_t dots = word.find("..");
+    const auto first = whole_number(word.substr(0, dots));
+    const auto last = dots == std::string_view::npos ? first : whole_number(word.substr(dots + 2));
+    if (dots != std::string_view::npos) {
+      if (!first || !last || *last < *first || *last - *first >= points_most)
+        return fail(
+            ErrorKind::usage,
+            fmt::format("--sweep {}: \"{}\" is no range of whole numbers, as 1..8", sweep, word));
+      for (std::uint64_t i = *first; i <= *last; ++i) values.push_back(fmt::to_string(i));
+    } else if (word.empty()) {
+      return fail(ErrorKind::usage, fmt::format("--sweep {}: a value is missing", sweep));
+    } else {
+      values.emplace_back(word);
+    }
+    if (comma == std::string_view::npos) return values;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// What the threads of a sweep share.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::optional<Result<Outcome>>> outcomes; // under the mutex
+  std::vector<std::atomic<double>> done; // share of each point
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> stop = false;
+
+  explicit Shared(std::size_t points) : outcomes(points), done(points) {}
+};
+
+void simulate_points(const settings::Value& root, const std::vector<Point>& points,
+                     const Simulate& simulate, Shared& shared) {
+  while (!shared.stop) {
+    const std::size_t i = shared.next++;
+    if (i >= points.size()) return;
+    const Watch watch = [&](double done) {
+      shared.done[i] = done;
+      return !shared.stop.load();
+    };
+    const auto outcome = [&]() -> Result<Outcome> {
+      const settings::Value changed = FANIN_TRY(at_point(root, points[i]));
+      return simulate(changed, watch);
+    }();
+    const std::scoped_lock lock(shared.mutex);
+    shared.done[i] = 1;
+    shared.outcomes[i] = outcome;
+    shared.changed.notify_one();
+  }
+}
+
+double share_done(const Shared& shared) {
+  double sum = 0;
+  for (const auto& done : shared.done) sum += std::min(done.load(), 1.0);
+  return sum / static_cast<double>(shared.done.size());
+}
+
+} // namespace
+
+Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps) {
+  std::vector<Point> points{{}};
+  for (const std::string& sweep : sweeps) {
+    const std::size_t sign = sweep.find('=');
+    if (sign == 0 || sign == std::string::npos)
+      return fail(ErrorKind::usage,
+                  fmt::format("--sweep {}: write KEY=LIST, as fabric.nodes=1,2,4..8", sweep));
+    const auto values = FANIN_TRY(values_of(std::string_view(sweep).substr(sign + 1), sweep));
+    if (points.size() * values.size() > points_most)
+      return fail(ErrorKind::usage,
+                  fmt::format("--sweep {}: more than {} points", sweep, points_most));
+    std::vector<Point> all;
+    for (const Point& point : points) {
+      for (const std::string& value : values) {
+        all.push_back(point);
+        all.back().emplace_back(sweep.substr(0, sign), value);
+      }
+    }
+    points = std::move(all);
+  }
+  return points;
+}
+
+Result<settings::Value> at_point(const settings::Value& root, const Point& point) {
+  settings::Value changed = root;
+  std::uint32_t ordinal = 0;
+  for (const auto& [key, value] : point)
+    FANIN_TRY(settings::override_value(changed, fmt::format("{}={}", key, value), ++ordinal));
+  return changed;
+}
+
+Result<std::vector<SweepResult>> run_sweep(const settings::Value& root,
+                                           const std::vector<Point>& points,
+                                           const Simulate& simulate,
+                                           const SweepObserver& observer) {
+  Shared shared(points.size());
+  const std::size_t count =
+      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, points.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < count; ++i)
+    threads.emplace_back([&] { simulate_points(root, points, simulate, shared); });
+
+  std::vector<SweepResult> results;
+  std::optional<Error> error;
+  while (results.size() < points.size() && !error) {
+    std::optional<Result<Outcome>> next;
+    {
+      std::unique_lock lock(shared.mutex);
+      shared.changed.wait_for(lock, progress_interval,
+                              [&] { return shared.outcomes[results.size()].has_value(); });
+      next = shared.outcomes[results.size()];
+    }
+    if (!next) {
+      observer.on_progress(share_done(shared));
+    } else if (!*next) {
+      error = next->error();
+    } else {
+      results.push_back({.point = points[results.size()], .outcome = std::move(**next)});
+      observer.on_result(results.back());
+    }
+  }
+  shared.stop = true;
+  threads.clear();
+  if (error) return std::unexpected(*error);
+  return results;
+}
+
+} // namespace fanin::simulation

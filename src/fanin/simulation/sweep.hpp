@@ -1,0 +1,44 @@
+// The points of a sweep, and their simulation on all cores.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+#include "fanin/settings/tree.hpp"
+#include "fanin/simulation/point.hpp"
+#include "fanin/simulation/progress.hpp"
+
+namespace fanin::simulation {
+
+// Of "KEY=LIST" with a list as "1,2,8", "1..8" (each whole number) or "1..8,128", all combinations;
+// the last sweep changes fastest. One empty point without any. Errors: usage, naming --sweep.
+[[nodiscard]] Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps);
+
+// The same file with the values of a point. Errors: usage.
+[[nodiscard]] Result<settings::Value> at_point(const settings::Value& root, const Point& point);
+
+struct SweepResult {
+  Point point;
+  Outcome outcome;
+};
+
+// Simulates one point; it runs on a thread of its own beside others.
+using Simulate = std::function<Result<Outcome>(const settings::Value& root, const Watch& watch)>;
+
+struct SweepObserver {
+  std::function<void(const SweepResult&)> on_result; // in the order of the points
+  std::function<void(double done)> on_progress; // share of all points, now and then
+};
+
+// All points, on as many threads as there are cores, which have ended when it returns. The
+// observer is called on the calling thread. Errors: those of the first point that fails, which ends
+// the others.
+[[nodiscard]] Result<std::vector<SweepResult>> run_sweep(const settings::Value& root,
+                                                         const std::vector<Point>& points,
+                                                         const Simulate& simulate,
+                                                         const SweepObserver& observer);
+
+} // namespace fanin::simulation

@@ -1,0 +1,59 @@
+"""fanin sim as a user calls it: its table, its JSON, and what it says of mistakes."""
+
+import json
+
+import pytest
+from fanin_run import SOURCE, Folder, fanin
+
+CROSSBAR = SOURCE / "examples/sim/crossbar.toml"
+
+
+def sim(*arguments):
+    return fanin("sim", *arguments)
+
+
+def results(*arguments):
+    done = sim(*arguments, "--json", "-", "-q")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_crossbar_with_input_fifos_is_as_theory_says():
+    theory = {r["ports"]: r["saturation"] for r in results("--theory", "crossbar")["results"]}
+    simulated = results(CROSSBAR, "--traffic", "uniform", "--sweep", "fabric.nodes=1..4")["results"]
+    assert [r["point"] for r in simulated] == [{"fabric.nodes": str(n)} for n in (1, 2, 3, 4)]
+    for ports, result in enumerate(simulated, 1):
+        assert result["saturation"] == pytest.approx(theory[ports], abs=0.005)
+
+
+def test_the_table_has_a_line_for_each_point_and_says_where_parameters_come_from():
+    done = sim(CROSSBAR, "--traffic", "uniform", "--sweep", "fabric.nodes=2", "--set", "traffic.duration=1ms",
+               "--sweep", "traffic.size=500B,1000B", "-q")
+    assert done.returncode == 0, done.stderr
+    assert "published: Karol" in done.stdout
+    assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["2", "500B"], ["2", "1000B"]]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("[fabric]\nnodes = 9\nswitch_ports = 8\n", "port 0 of host 8 is not connected"),
+    ("[fabric]\nnodes = 2\nrate = \"0Gb/s\"\n", "fabric.rate"),
+    ("[fabric]\nnodes = 2\nrate = \"999999999Gb/s\"\n", "rate of a link"),
+    ("[fabric]\nnodes = 2\nrate = \"99999GB/s\"\n[traffic]\nsize = \"1B\"\nduration = \"1s\"\n", "virtual time stands still"),
+    ("[fabric]\nqueues = \"input-fifo\"\n", "fabric.nodes is missing"),
+    ("[fabric]\nqueue = \"input-fifo\"\n", "queues"),
+])
+def test_a_network_that_cannot_be_simulated_is_named_in_one_line(text, said):
+    with Folder() as folder:
+        done = sim(folder.write("net.toml", text), "--traffic", "uniform", "-q")
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_wrong_options_are_usage_errors():
+    for wrong in ([], [CROSSBAR], [CROSSBAR, "--traffic", "x"], [CROSSBAR, "--theory", "crossbar"],
+                  [CROSSBAR, "--traffic", "uniform", "--sweep", "fabric.nodes"],
+                  [CROSSBAR, "--traffic", "uniform", "--sweep", "fabric.nodes=1", "--set", "fabric.no=1"],
+                  ["missing.toml", "--traffic", "uniform"]):
+        assert sim(*wrong).returncode in (1, 2), wrong
+        assert len(sim(*wrong).stderr.splitlines()) == 1, wrong
