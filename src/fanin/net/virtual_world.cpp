@@ -68,6 +68,7 @@ struct VirtualWorld::State {
             .latency_min = options.latency_min,
             .latency_max = std::max(options.latency_min, options.latency_max),
             .departure_delay = options.turn_cost,
+            .carrier = options.carrier,
             .strict = options.strict,
             .posted_receives = std::max(options.posted_receives, 1U)};
   }
@@ -76,10 +77,17 @@ struct VirtualWorld::State {
   void stop(NodeState& node);
   void something_due(MemoryTransport& to, Time due);
   void something_came(NodeState& node);
+  [[nodiscard]] bool is_first(Time due, Time end) const;
   bool deliver_bytes(Time end);
+  bool carry(Time end);
   void reschedule(NodeState& node);
   void reschedule_all(bool run_each);
   void set_wake(NodeState& node, Time wake);
+  [[nodiscard]] Duration cost_of(const in_memory::Moved& moved) const {
+    const double bytes_ns = options.byte_cost_ns * static_cast<double>(moved.bytes);
+    return static_cast<Duration::rep>(moved.messages) * options.message_cost +
+           Duration{static_cast<Duration::rep>(bytes_ns)};
+  }
   void run(NodeState& node);
 };
 
@@ -121,12 +129,25 @@ void VirtualWorld::State::something_came(NodeState& node) {
   if (&node != running) reschedule(node);
 }
 
-// Whether bytes were under way that are due before the next turn of a node.
+// Whether something is due before the next turn of a node.
+bool VirtualWorld::State::is_first(Time due, Time end) const {
+  return due != never && due <= end && (heap.empty() || heap.front().wake >= due);
+}
+
 bool VirtualWorld::State::deliver_bytes(Time end) {
   const Time due = bytes.next();
-  if (due == never || due > end || (!heap.empty() && heap.front().wake < due)) return false;
+  if (!is_first(due, end)) return false;
   clock.advance_to(due);
   bytes.deliver();
+  return true;
+}
+
+bool VirtualWorld::State::carry(Time end) {
+  if (options.carrier == nullptr) return false;
+  const Time due = options.carrier->next();
+  if (!is_first(due, end)) return false;
+  clock.advance_to(due);
+  options.carrier->advance(due);
   return true;
 }
 
@@ -170,7 +191,7 @@ void VirtualWorld::State::run(NodeState& node) {
   const bool worked = node.loop->turn();
   running = nullptr;
   if (worked) {
-    node.busy_until = clock.now() + options.turn_cost;
+    node.busy_until = clock.now() + options.turn_cost + cost_of(node.transport->take_moved());
     node.runnable = true;
   }
   reschedule(node);
@@ -205,7 +226,7 @@ std::uint64_t VirtualWorld::run_until(Time end) {
   const std::uint64_t turns_before = state_->turns;
   state_->reschedule_all(true);
   while (true) {
-    if (state_->deliver_bytes(end)) continue;
+    if (state_->deliver_bytes(end) || state_->carry(end)) continue;
     if (state_->heap.empty() || state_->heap.front().wake > end) break;
     state_->run(state_->heap.front());
   }
@@ -215,7 +236,7 @@ std::uint64_t VirtualWorld::run_until(Time end) {
 
 bool VirtualWorld::step() {
   state_->reschedule_all(false);
-  while (state_->deliver_bytes(never)) {
+  while (state_->deliver_bytes(never) || state_->carry(never)) {
   }
   if (state_->heap.empty()) return false;
   state_->run(state_->heap.front());

@@ -18,6 +18,10 @@
 #include "fanin/net/stream/stream.hpp"
 #include "fanin/net/transport.hpp"
 
+namespace fanin::net::in_memory {
+class Carrier;
+}
+
 namespace fanin::net {
 
 /// Options of the in-memory network. `strict` exposes code that relies on properties of TCP: a
@@ -32,8 +36,13 @@ struct VirtualNetworkOptions {
   bool strict = false;
   std::uint32_t posted_receives = 4; ///< strict: per connection
   Duration turn_cost{500}; ///< virtual time that a turn costs a node if it did something
+  Duration message_cost{}; ///< beside it, of each message that the node has sent or taken
+  double byte_cost_ns = 0; ///< likewise, of each of its bytes
   /// Byte streams: bytes of a connection, in one direction, that are written and not read.
   std::size_t stream_buffer = 128U << 10;
+  /// Carries messages in place of the latencies, which then hold for refusals and completions only.
+  /// Nodes are numbered in the order of add_node(). It outlives the world.
+  in_memory::Carrier* carrier = nullptr;
 };
 
 class VirtualNode;

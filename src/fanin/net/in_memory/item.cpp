@@ -47,6 +47,17 @@ void Item::check_untouched() const {
 
 // --- End: sending ---
 
+void End::add_under_way(Item& item) {
+  (first_under_way == nullptr ? first_under_way : last_under_way->under_way_next) = &item;
+  last_under_way = &item;
+}
+
+Item& End::take_under_way() {
+  Item& item = *first_under_way;
+  first_under_way = std::exchange(item.under_way_next, nullptr);
+  return item;
+}
+
 void End::add_outstanding(Item& item) {
   item.outstanding_next = outstanding;
   if (outstanding != nullptr) outstanding->outstanding_previous = &item;

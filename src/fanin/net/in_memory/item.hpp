@@ -27,12 +27,16 @@ struct Item {
   bool dropped = false; ///< lost under way, its views are released already
   std::uint8_t extent_count = 0;
   std::uint32_t size = 0;
+  bool carried = false; ///< its times are known
+  std::uint32_t to_life = 0; ///< of the transport where it goes
   Time begins{}; ///< when its first byte comes
+  Time ends{}; ///< when its last byte comes
   std::uint32_t checksum = 0; ///< strict: of the bytes when they were sent
   std::shared_ptr<Pipe> pipe;
   memory::View extents[max_extents];
   std::vector<std::byte> owned; ///< instead of extents, after the sender's death
   Item* next = nullptr; ///< in the queue of arrived items
+  Item* under_way_next = nullptr; ///< of the sender, until it arrives
   Item* outstanding_next = nullptr; ///< of the sender
   Item* outstanding_previous = nullptr;
 
@@ -59,6 +63,8 @@ struct End {
   bool writable_pending = false;
   Time last_due{}; ///< keeps the order of what goes to the other end
   Item* outstanding = nullptr;
+  Item* first_under_way = nullptr; ///< left and has not arrived; also after the end's death
+  Item* last_under_way = nullptr;
   /// receiving: items that have arrived
   Item* first = nullptr;
   Item* last = nullptr;
@@ -67,6 +73,8 @@ struct End {
   std::uint32_t posted_most = 0; ///< strict: receives to post; 0: not strict
   std::vector<memory::Loan> posted;
 
+  void add_under_way(Item& item);
+  Item& take_under_way(); ///< the first one; there is one
   void add_outstanding(Item& item);
   void remove_outstanding(Item& item); ///< no effect if it is in no list
   void drop_outstanding(); ///< they are lost under way

@@ -24,11 +24,16 @@ constexpr Time held_back = never - Duration{1};
 // --- life ---
 
 MemoryTransport::MemoryTransport(Network& network, std::string host, std::uint32_t node)
-    : network_(network), host_(std::move(host)), node_(node) {
+    : network_(network),
+      host_(std::move(host)),
+      node_(node),
+      life_(static_cast<std::uint32_t>(network.by_life_.size())) {
   network_.transports_[host_] = this;
+  network_.by_life_.push_back(this);
 }
 
 MemoryTransport::~MemoryTransport() {
+  network_.by_life_[life_] = nullptr;
   if (const auto found = network_.transports_.find(host_);
       found != network_.transports_.end() && found->second == this) {
     network_.transports_.erase(found);
@@ -60,18 +65,7 @@ MemoryTransport::~MemoryTransport() {
     connection.end().transport = nullptr;
     release(connection);
   });
-  arrivals_.for_each([&](Item* arriving) {
-    Item& item = *arriving;
-    if (item.kind == ItemKind::connect_request) {
-      item.kind = ItemKind::end;
-      item.reason = CloseReason::connect_failed;
-      return_to_sender(item);
-    } else if (item.kind == ItemKind::completion) {
-      network_.free_item(item);
-    } else {
-      discard(item);
-    }
-  });
+  arrivals_.for_each([&](Item* item) { undeliverable(*item); });
 }
 
 Result<> MemoryTransport::check_address(const Url& url) const {
@@ -224,6 +218,8 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
   std::copy(extents.begin(), extents.end(), item.extents);
   if (network_.options_.strict) item.checksum = item.checksum_of_extents();
   end.queued_bytes += charge;
+  moved_.messages += 1;
+  moved_.bytes += size;
   end.add_outstanding(item);
   send_in_order(end, *peer.transport, item);
   return SendOutcome::accepted;
@@ -234,10 +230,20 @@ void MemoryTransport::send_in_order(End& from, MemoryTransport& to, Item& item) 
     dispatch_to(to, item, held_back);
     return;
   }
-  item.begins = std::max(from.last_due, network_.arrival(*this, to));
-  from.last_due = item.begins;
-  if (to.rate_ > 0) from.last_due += Duration{item.size * 1'000'000'000ULL / to.rate_};
-  dispatch_to(to, item, from.last_due);
+  item.to_life = to.life_;
+  from.add_under_way(item);
+  network_.carrier_->depart({.item = &item,
+                             .from = node_,
+                             .to = to.node_,
+                             .bytes = item.size,
+                             .at = network_.departure(extra_latency_ + to.extra_latency_)});
+}
+
+void MemoryTransport::take_carried(End& from, Item& item) {
+  item.begins = std::max(from.last_due, item.begins);
+  from.last_due = std::max(item.begins, item.ends);
+  if (rate_ > 0) from.last_due += Duration{item.size * 1'000'000'000ULL / rate_};
+  dispatch_to(*this, item, from.last_due);
 }
 
 void MemoryTransport::dispatch_to(MemoryTransport& to, Item& item, Time due) {
@@ -334,6 +340,19 @@ void MemoryTransport::discard(Item& item) {
     return_to_sender(item);
   } else {
     network_.free_item(item);
+  }
+}
+
+// The node that it was for has died.
+void MemoryTransport::undeliverable(Item& item) {
+  if (item.kind == ItemKind::connect_request) {
+    item.kind = ItemKind::end;
+    item.reason = CloseReason::connect_failed;
+    return_to_sender(item);
+  } else if (item.kind == ItemKind::completion) {
+    network_.free_item(item);
+  } else {
+    discard(item);
   }
 }
 
@@ -457,6 +476,8 @@ bool MemoryTransport::deliver_item(const Connection& connection, Item& item, Eve
       return false;
     }
     event.kind = EventKind::message;
+    moved_.messages += 1;
+    moved_.bytes += item.size;
     return_to_sender(item);
     return true;
   case ItemKind::connected:

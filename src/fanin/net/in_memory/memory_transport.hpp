@@ -21,6 +21,12 @@
 
 namespace fanin::net::in_memory {
 
+/// What a node has sent and taken.
+struct Moved {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+};
+
 /// It stays one type of more than 400 lines, since each step moves an item between the two ends of
 /// a pipe, and both may belong to one transport. Items, ends and arrivals are types of their own.
 class MemoryTransport : public Transport {
@@ -54,6 +60,9 @@ public:
   [[nodiscard]] bool has_ready() const;
   [[nodiscard]] Time next_arrival() const { return arrivals_.next(); }
 
+  /// Since it was asked before.
+  [[nodiscard]] Moved take_moved() { return std::exchange(moved_, {}); }
+
   /// All connections between the two: what is under way is lost, both ends get peer_died.
   void disconnect(MemoryTransport& other);
   void set_extra_latency(Duration extra) { extra_latency_ = extra; }
@@ -80,6 +89,8 @@ private:
   [[nodiscard]] std::pair<ListenerId, const Listener*> find_listener(const Url& url) const;
 
   void request(ConnectionId id, const Resolver::Found& found);
+  void take_carried(End& from, Item& item); // it is on its way to this one
+  void undeliverable(Item& item);
   void dispatch_to(MemoryTransport& to, Item& item, Time due);
   void send_in_order(End& from, MemoryTransport& to, Item& item);
   void send_end(Connection& connection, CloseReason reason);
@@ -101,6 +112,7 @@ private:
   Network& network_;
   std::string host_;
   std::uint32_t node_;
+  std::uint32_t life_; // its place in Network::by_life_
   Duration extra_latency_{};
   std::uint64_t rate_ = 0;
   Resolver* resolver_ = nullptr;
@@ -114,6 +126,7 @@ private:
   std::deque<Connection> starved_; // of ready_, in this poll
   bool released_ = false; // views have come back since the last poll
   std::uint64_t given_up_ = 0;
+  Moved moved_;
 };
 
 } // namespace fanin::net::in_memory

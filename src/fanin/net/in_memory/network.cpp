@@ -6,7 +6,26 @@
 
 namespace fanin::net::in_memory {
 
-Network::Network(NetworkOptions options) : options_(std::move(options)) {}
+void Carrier::arrive(Item& item, Time first, Time last) const {
+  network_->arrive(item, first, last);
+}
+
+Duration LatencyCarrier::draw(Random& random) const {
+  const auto spread = static_cast<std::uint64_t>((most_ - least_).count());
+  return least_ + Duration{static_cast<Duration::rep>(random.below(spread + 1))};
+}
+
+void LatencyCarrier::depart(const Departure& departure) {
+  const Time due = random_ == nullptr ? departure.at : departure.at + draw(*random_);
+  arrive(*departure.item, due, due);
+}
+
+Network::Network(NetworkOptions options)
+    : options_(std::move(options)),
+      latencies_(options_.random, options_.latency_min, options_.latency_max),
+      carrier_(options_.carrier == nullptr ? &latencies_ : options_.carrier) {
+  carrier_->network_ = this;
+}
 
 Network::~Network() = default;
 
@@ -16,10 +35,34 @@ Time Network::arrival(const MemoryTransport& from, const MemoryTransport& to) {
 }
 
 Time Network::arrival(Duration extra, Random& random) const {
-  const auto spread =
-      static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
-  const Duration drawn{static_cast<Duration::rep>(random.below(spread + 1))};
-  return now() + options_.departure_delay + options_.latency_min + drawn + extra;
+  return now() + options_.departure_delay + latencies_.draw(random) + extra;
+}
+
+// In the order in which they have left their end, whichever way the carrier has taken them.
+void Network::arrive(Item& item, Time first, Time last) {
+  item.begins = first;
+  item.ends = last;
+  item.carried = true;
+  End& from = item.pipe->ends[1 - item.side];
+  while (from.first_under_way != nullptr && from.first_under_way->carried) {
+    Item& next = from.take_under_way();
+    MemoryTransport* const to = by_life_[next.to_life];
+    if (to == nullptr) {
+      lose(next);
+    } else {
+      to->take_carried(from, next);
+    }
+  }
+}
+
+// Its node has died while it was on its way.
+void Network::lose(Item& item) {
+  MemoryTransport* const sender = item.pipe->ends[1 - item.side].transport;
+  if (sender == nullptr) {
+    free_item(item);
+  } else {
+    sender->undeliverable(item);
+  }
 }
 
 Item& Network::make_item(ItemKind kind, const std::shared_ptr<Pipe>& pipe, int side) {

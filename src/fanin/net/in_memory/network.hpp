@@ -18,6 +18,7 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/random.hpp"
+#include "fanin/net/in_memory/carrier.hpp"
 #include "fanin/net/in_memory/item.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -30,6 +31,9 @@ struct NetworkOptions {
   Duration latency_min{};
   Duration latency_max{};
   Duration departure_delay{}; ///< what is sent in a handler leaves when its turn is over
+  /// Null: items take latencies. Else only answers of hosts and name services do: refusals, and
+  /// what says that a message was taken. Outlives the network.
+  Carrier* carrier = nullptr;
   bool strict = false;
   std::uint32_t posted_receives = 4;
 };
@@ -61,19 +65,28 @@ public:
 
 private:
   friend class MemoryTransport;
+  friend class Carrier;
 
+  void arrive(Item& item, Time first, Time last);
+  void lose(Item& item);
   [[nodiscard]] bool immediate() const { return options_.clock == nullptr; }
   [[nodiscard]] std::uint32_t posted_most() const { // of each end; 0: not strict
     return options_.strict ? options_.posted_receives : 0;
   }
   [[nodiscard]] Time arrival(const MemoryTransport& from, const MemoryTransport& to);
+  [[nodiscard]] Time departure(Duration extra) const {
+    return immediate() ? Time{} : now() + options_.departure_delay + extra;
+  }
   Item& make_item(ItemKind kind, const std::shared_ptr<Pipe>& pipe, int side);
   void free_item(Item& item);
   void trace(std::uint32_t node, const Event& event);
   void mix(std::uint64_t value);
 
   NetworkOptions options_;
+  LatencyCarrier latencies_;
+  Carrier* carrier_;
   std::map<std::string, MemoryTransport*> transports_; // by host name; "" is any host
+  std::vector<MemoryTransport*> by_life_; // null: it has ended
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>> broken_; // from, to, port
   std::deque<Item> items_;
   std::vector<Item*> free_items_;
