@@ -113,26 +113,13 @@ VirtualSystemOptions triggered(std::size_t readouts, std::size_t builders, doubl
   return options;
 }
 
-// What a process does in each turn.
-class VirtualSystem::Turns final : public net::Service {
-public:
-  Turns(net::Loop& loop, executive::Node& node) : loop_(loop), node_(node) { loop_.add(*this); }
-  ~Turns() override { loop_.remove(*this); }
-  bool poll() override {
-    node_.turn();
-    return false;
-  }
-
-private:
-  net::Loop& loop_;
-  executive::Node& node_;
-};
-
 // The disks of all nodes.
 class VirtualSystem::MemoryOutput final : public executive::RunOutput {
 public:
   explicit MemoryOutput(VirtualSystem& system)
-      : stores(system.builders_.size()), sinks(system.builders_.size()), system_(system) {}
+      : stores(system.options_.system.builder_units.size()),
+        sinks(stores.size()),
+        system_(system) {}
 
   Result<std::unique_ptr<executive::RunRecord>> make_record(std::uint64_t, const Clock&,
                                                             const LogFunction&) override {
@@ -157,9 +144,8 @@ public:
     sink.commit_delay = options.commit_delay;
     sink.depth = options.sink_depth;
     sink.keep_bytes = static_cast<bool>(options.check_bytes);
-    return std::make_unique<KnownSink>(sinks[owner.builder],
-                                       system_.builders_[owner.builder]->host->loop(),
-                                       stores[owner.builder], std::move(sink), wrong);
+    return std::make_unique<KnownSink>(sinks[owner.builder], *owner.loop, stores[owner.builder],
+                                       std::move(sink), wrong);
   }
 
   std::vector<storage::MemoryStore> stores; // of each builder unit
@@ -192,44 +178,49 @@ private:
 };
 
 VirtualSystem::VirtualSystem(VirtualSystemOptions options)
-    : options_(std::move(options)),
-      own_world_(options_.world != nullptr
-                     ? nullptr
-                     : std::make_unique<net::VirtualWorld>(options_.seed, options_.network)),
-      world_(options_.world != nullptr ? *options_.world : *own_world_) {
-  bytes_checked_.resize(options_.system.builder_units.size());
-  const builder::System& system = options_.system;
-  for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
-    readouts_.push_back(std::make_unique<PlaceOf<executive::ReadoutNode>>());
-  }
-  for (std::size_t i = 0; i < system.builder_units.size(); ++i) {
-    builders_.push_back(std::make_unique<PlaceOf<executive::BuilderNode>>());
-  }
-  output_ = std::make_unique<MemoryOutput>(*this);
-  make_configuration();
-  make_plugins();
-  make_pools();
+    : OwnWorld(options),
+      System(options.world != nullptr ? *options.world : *own_world),
+      options_(std::move(options)),
+      bytes_checked_(options_.system.builder_units.size()),
+      output_(std::make_unique<MemoryOutput>(*this)) {
+  simulation::SystemParts parts;
+  parts.configuration = make_configuration();
+  parts.plugins = make_plugins();
+  parts.plans = make_plans(parts.configuration, parts.plugins);
+  parts.output = output_.get();
+  parts.log = [this](const std::string& node, LogLevel, std::string_view text) {
+    log_.push_back(fmt::format("{:.6f} {}: {}",
+                               static_cast<double>(world().now().time_since_epoch().count()) * 1e-9,
+                               node, text));
+  };
+  FANIN_ASSERT(make(std::move(parts)).has_value());
+  if (configuration().forwards())
+    forward_ = executive::make_run_output(configuration(), options_.system, {});
 }
 
-VirtualSystem::~VirtualSystem() { destroy_nodes(); }
+VirtualSystem::~VirtualSystem() {
+  destroy_nodes();
+  own_world.reset(); // before the pools: its messages hold their pages
+}
 
-void VirtualSystem::make_configuration() {
+config::Configuration VirtualSystem::make_configuration() const {
+  config::Configuration configuration;
   const builder::System& system = options_.system;
   const std::string& manager = options_.event_manager;
-  configuration_.file = "virtual system";
-  configuration_.system = system;
-  configuration_.forward = options_.forward;
-  configuration_.storage.on_full =
+  configuration.file = "virtual system";
+  configuration.system = system;
+  configuration.forward = options_.forward;
+  configuration.storage.on_full =
       options_.failure_ends_run ? storage::OnFull::stop : storage::OnFull::wait;
-  configuration_.nodes.push_back({.role = config::Role::event_manager, .name = manager});
-  std::vector<net::Url>& control = configuration_.nodes.back().urls;
+  configuration.nodes.push_back({.role = config::Role::event_manager, .name = manager});
+  std::vector<net::Url>& control = configuration.nodes.back().urls;
   if (options_.control_rails == 1) control.push_back(url_of(manager));
   while (control.size() < options_.control_rails) {
     control.push_back(url_of(fmt::format("{}:{}", manager, control.size() + 1)));
   }
   for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
     const auto [first, last] = system.sources_of(static_cast<NodeId>(i));
-    configuration_.nodes.push_back(
+    configuration.nodes.push_back(
         {.role = config::Role::readout,
          .name = system.readout_units[i],
          .buffer = (last - first) * options_.source_pages * std::uint64_t{options_.source_page}});
@@ -239,7 +230,7 @@ void VirtualSystem::make_configuration() {
     while (rails.size() < system.rails) {
       rails.push_back(url_of(fmt::format("{}:{}", name, rails.size() + 1)));
     }
-    configuration_.nodes.push_back(
+    configuration.nodes.push_back(
         {.role = config::Role::builder,
          .name = name,
          .urls = std::move(rails),
@@ -259,20 +250,14 @@ void VirtualSystem::make_configuration() {
                     .checksum = system.integrity,
                     .near = system.event_window};
     if (options_.queue) options_.queue(info, source.queue);
-    configuration_.sources.push_back(std::move(source));
+    configuration.sources.push_back(std::move(source));
   }
-  if (!configuration_.forwards()) return;
-  forward_ = executive::make_run_output(configuration_, options_.system, plugins_.sinks);
+  return configuration;
 }
 
-void VirtualSystem::make_plugins() {
-  const auto pages = [strict = options_.network](const net::Url&, std::uint32_t connections) {
-    return strict.strict ? strict.posted_receives * connections : 0;
-  };
-  const auto none = [](net::Loop&, const LogFunction&) -> Result<std::unique_ptr<net::Transport>> {
-    return fail(ErrorKind::unsupported, "the virtual world has the transports");
-  };
-  FANIN_ASSERT(plugins_.transports.add("sim", none, {.pages = pages}).has_value());
+executive::Plugins VirtualSystem::make_plugins() {
+  executive::Plugins plugins;
+  add_transport(plugins, options_.network.strict ? options_.network.posted_receives : 0);
   const auto make =
       [this](const source::SourceSettings& settings) -> Result<std::unique_ptr<source::Source>> {
     const builder::System& system = options_.system;
@@ -285,13 +270,16 @@ void VirtualSystem::make_plugins() {
                                 .seed = options_.seed,
                                 .event_count = options_.source_events});
   };
-  FANIN_ASSERT(plugins_.sources.add(source_type, make).has_value());
-  source::add_built_in_sources(plugins_.sources);
+  FANIN_ASSERT(plugins.sources.add(source_type, make).has_value());
+  source::add_built_in_sources(plugins.sources);
+  return plugins;
 }
 
-void VirtualSystem::make_pools() {
+std::vector<executive::NodePlan>
+VirtualSystem::make_plans(const config::Configuration& configuration,
+                          const executive::Plugins& plugins) const {
   auto plans = executive::plan_memory(
-      configuration_, plugins_.transports,
+      configuration, plugins.transports,
       {.control = 16U << 10,
        .source_least = options_.source_page,
        .source_most = options_.source_page,
@@ -299,116 +287,22 @@ void VirtualSystem::make_pools() {
        .metadata_least = std::uint64_t{options_.metadata_pages} * options_.metadata_page});
   if (!plans) fmt::print(stderr, "{}\n", plans.error().text);
   FANIN_ASSERT(plans.has_value());
-  plans_ = std::move(*plans);
-  const std::vector<Place*> all = places();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    plans_[i].window = options_.source_window; // a process holds more
-    auto pools = executive::NodePools::make(
-        plans_[i], {.huge_pages = memory::HugePages::off, .reserve_only = true});
-    FANIN_ASSERT(pools.has_value());
-    all[i]->pools = std::move(*pools);
-    all[i]->host = &world_.add_node(configuration_.nodes[i].name);
+  for (executive::NodePlan& plan : *plans) {
+    plan.window = options_.source_window; // a process holds more
   }
-}
-
-// In the order of the configuration's nodes.
-std::vector<VirtualSystem::Place*> VirtualSystem::places() {
-  std::vector<Place*> all{&manager_};
-  for (const auto& place : readouts_) all.push_back(place.get());
-  for (const auto& place : builders_) all.push_back(place.get());
-  return all;
-}
-
-executive::NodeContext VirtualSystem::context(Place& place, std::size_t index) {
-  place.transports = {};
-  place.transports.add("sim", place.host->transport());
-  place.session = ++sessions_;
-  executive::NodeContext context;
-  context.configuration = &configuration_;
-  context.system = &options_.system;
-  context.plugins = &plugins_;
-  context.plan = &plans_[index];
-  context.pools = &place.pools;
-  context.output = output_.get();
-  context.index = index;
-  context.event_manager = configuration_.event_manager().urls;
-  context.loop = &place.host->loop();
-  context.session = place.session;
-  context.run_id = 1;
-  context.transports = &place.transports;
-  context.streams = &place.host->streams();
-  context.report = [](const json::Value&) {};
-  context.log = [this, &place](LogLevel, std::string_view text) {
-    log_.push_back(fmt::format("{:.6f} {}: {}",
-                               static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
-                               place.host->name(), text));
-  };
-  return context;
-}
-
-template <class Node>
-void VirtualSystem::start(PlaceOf<Node>& place, std::size_t index) {
-  destroy(place);
-  if (!place.host->alive()) place.host->restart();
-  place.node = std::make_unique<Node>(context(place, index));
-  if constexpr (requires { place.node->make(); }) FANIN_ASSERT(place.node->make().has_value());
-  FANIN_ASSERT(place.node->start().has_value());
-  place.turns = std::make_unique<Turns>(place.host->loop(), *place.node);
-}
-
-template <class Node>
-void VirtualSystem::destroy(PlaceOf<Node>& place) {
-  place.turns.reset();
-  place.node.reset();
-}
-
-void VirtualSystem::destroy_nodes() {
-  for (auto& place : readouts_) destroy(*place);
-  for (auto& place : builders_) destroy(*place);
-  destroy(manager_);
-}
-
-void VirtualSystem::start_event_manager() { start(manager_, 0); }
-
-void VirtualSystem::start_readout(std::size_t index) {
-  start(*readouts_[index], configuration_.readout_node(index));
-}
-
-void VirtualSystem::start_builder(std::size_t index) {
-  start(*builders_[index], configuration_.builder_node(index));
-}
-
-void VirtualSystem::start_all() {
-  start_event_manager();
-  for (std::size_t i = 0; i < readouts_.size(); ++i) start_readout(i);
-  for (std::size_t i = 0; i < builders_.size(); ++i) start_builder(i);
-}
-
-void VirtualSystem::kill_readout(std::size_t index) {
-  destroy(*readouts_[index]);
-  readouts_[index]->host->kill();
-}
-
-void VirtualSystem::kill_builder(std::size_t index) {
-  destroy(*builders_[index]);
-  builders_[index]->host->kill();
-}
-
-void VirtualSystem::kill_event_manager() {
-  destroy(manager_);
-  manager_.host->kill();
+  return std::move(*plans);
 }
 
 bool VirtualSystem::run_until_ended(Duration limit) {
-  const Time end = world_.now() + limit;
-  while (!manager().ended() && world_.now() < end) {
-    run_for(std::min(end - world_.now(), Duration{std::chrono::milliseconds{10}}));
+  const Time end = world().now() + limit;
+  while (!manager().ended() && world().now() < end) {
+    run_for(std::min(end - world().now(), Duration{std::chrono::milliseconds{10}}));
   }
   return manager().ended();
 }
 
 void VirtualSystem::run_for(Duration time) {
-  world_.run_until(world_.now() + time);
+  world().run_until(world().now() + time);
   if (options_.check_bytes) check_new_bytes();
 }
 
@@ -420,12 +314,6 @@ bool VirtualSystem::knows_of_the_begin(std::size_t builder) const {
 
 const storage::MemoryStore& VirtualSystem::store(std::size_t builder) const {
   return output_->stores[builder];
-}
-
-std::size_t VirtualSystem::ended_nodes() const {
-  const auto ended = [](const auto& place) { return place->node && place->node->ended(); };
-  return static_cast<std::size_t>(std::ranges::count_if(readouts_, ended) +
-                                  std::ranges::count_if(builders_, ended));
 }
 
 void VirtualSystem::for_each_stored(
@@ -440,7 +328,7 @@ void VirtualSystem::for_each_stored(
 }
 
 void VirtualSystem::check_new_bytes() {
-  for (std::size_t builder = 0; builder < builders_.size(); ++builder) {
+  for (std::size_t builder = 0; builder < builders(); ++builder) {
     auto& events = output_->stores[builder].events;
     for (std::size_t& at = bytes_checked_[builder]; at < events.size(); ++at) {
       for (storage::StoredFragment& fragment : events[at].fragments) {
@@ -557,14 +445,6 @@ std::string VirtualSystem::check_slice() const {
       wrong = fmt::format("event {} is not of slice {}", number, slice.number);
   });
   return wrong;
-}
-
-std::string VirtualSystem::check_pools() {
-  const std::vector<Place*> all = places();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!all[i]->pools.all_home()) return configuration_.nodes[i].name + ": pages are not home";
-  }
-  return {};
 }
 
 } // namespace fanin::testing

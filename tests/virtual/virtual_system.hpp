@@ -1,5 +1,5 @@
-// A whole event builder in virtual time, for tests: the nodes that a process starts, with pools as
-// planned for them, each on a node of a VirtualWorld, with emulated sources and memory for disks.
+// A whole event builder in virtual time (simulation/system.hpp), for tests: with small pools,
+// emulated sources, memory for disks, and a check of all that is stored.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "fanin/executive/builder_node.hpp"
-#include "fanin/executive/event_manager_node.hpp"
-#include "fanin/executive/readout_node.hpp"
+#include "fanin/executive/run_output.hpp"
 #include "fanin/net/virtual_world.hpp"
+#include "fanin/simulation/system.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/storage/testing/memory_sink.hpp"
 
@@ -66,60 +65,33 @@ struct Forwarded {
   bool committed = false;
 };
 
-class VirtualSystem {
+// The world of its own, if it has one: it is made before the nodes.
+struct OwnWorld {
+  explicit OwnWorld(const VirtualSystemOptions& options)
+      : own_world(options.world != nullptr
+                      ? nullptr
+                      : std::make_unique<net::VirtualWorld>(options.seed, options.network)) {}
+  std::unique_ptr<net::VirtualWorld> own_world;
+};
+
+class VirtualSystem : private OwnWorld, public simulation::System {
 public:
   explicit VirtualSystem(VirtualSystemOptions options);
   ~VirtualSystem();
-
-  void start_event_manager();
-  void start_readout(std::size_t index);
-  void start_builder(std::size_t index);
-  void start_all();
-
-  void kill_readout(std::size_t index);
-  // As a launcher does: its death is seen, and the event manager told.
-  void tell_of_death(std::size_t readout) {
-    manager_.node->process_died(readouts_[readout]->session);
-  }
-  void kill_builder(std::size_t index);
-  void kill_event_manager();
+  VirtualSystem(const VirtualSystem&) = delete;
+  VirtualSystem& operator=(const VirtualSystem&) = delete;
 
   // Until the event manager has ended, or virtual time is up: false.
   bool run_until_ended(Duration limit);
   void run_for(Duration time);
-  void stop() { manager_.node->stop(); }
 
-  [[nodiscard]] net::VirtualWorld& world() { return world_; }
-  [[nodiscard]] net::VirtualNode& readout_node(std::size_t index) {
-    return *readouts_[index]->host;
-  }
-  [[nodiscard]] net::VirtualNode& builder_node(std::size_t index) {
-    return *builders_[index]->host;
-  }
-  [[nodiscard]] net::VirtualNode& manager_node() { return *manager_.host; }
   [[nodiscard]] std::size_t control_rails() const { return options_.control_rails; }
-  [[nodiscard]] builder::EventManager& manager() { return manager_.node->manager(); }
   [[nodiscard]] storage::MemorySink* sink(std::size_t builder);
   // Its sink, which is there, was told that the run has begun.
   [[nodiscard]] bool knows_of_the_begin(std::size_t builder) const;
-  [[nodiscard]] const builder::RunSummary& summary() { return manager().summary(); }
   [[nodiscard]] const storage::MemoryStore& store(std::size_t builder) const;
-  // Null: it is not there.
-  [[nodiscard]] builder::ReadoutUnit* readout(std::size_t index) {
-    return readouts_[index]->node ? readouts_[index]->node->unit() : nullptr;
-  }
-  [[nodiscard]] builder::BuilderUnit* builder(std::size_t index) {
-    return builders_[index]->node ? builders_[index]->node->unit() : nullptr;
-  }
-  [[nodiscard]] const Result<>& outcome_of_builder(std::size_t index) const {
-    return builders_[index]->node->outcome();
-  }
-  [[nodiscard]] std::size_t readouts() const { return readouts_.size(); }
-  [[nodiscard]] std::size_t builders() const { return builders_.size(); }
   [[nodiscard]] const wire::Slice& slice() const { return options_.system.slice; }
   [[nodiscard]] const std::vector<Forwarded>& forwarded() const { return forwarded_; }
-  // Readout and builder units that are there and have ended.
-  [[nodiscard]] std::size_t ended_nodes() const;
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
 
   // Every event's authoritative copy.
@@ -132,54 +104,25 @@ public:
   // Only of what is stored: each event once, in the part of the numbers that is dealt to this
   // slice.
   [[nodiscard]] std::string check_slice() const;
-  // Empty if every page of every node is home (call after the nodes were destroyed).
-  [[nodiscard]] std::string check_pools();
-  void destroy_nodes();
 
 private:
-  class Turns;
   class MemoryOutput;
-  struct Place { // where a node lives, dies, and comes back
-    net::VirtualNode* host = nullptr;
-    executive::NodePools pools;
-    net::TransportSet transports;
-    std::uint64_t session = 0; // of its process
-    std::unique_ptr<Turns> turns; // while the node is there
-  };
-  template <class Node>
-  struct PlaceOf : Place {
-    std::unique_ptr<Node> node; // null: it is not there
-  };
 
-  void make_configuration();
-  void make_plugins();
-  void make_pools();
+  [[nodiscard]] config::Configuration make_configuration() const;
+  [[nodiscard]] executive::Plugins make_plugins();
+  [[nodiscard]] std::vector<executive::NodePlan>
+  make_plans(const config::Configuration& configuration, const executive::Plugins& plugins) const;
   void check_new_bytes();
   [[nodiscard]] std::string check_rows(const storage::StoredEvent& event);
   [[nodiscard]] std::string check_gaps(EventNumber end);
-  [[nodiscard]] executive::NodeContext context(Place& place, std::size_t index);
-  template <class Node>
-  void start(PlaceOf<Node>& place, std::size_t index);
-  template <class Node>
-  void destroy(PlaceOf<Node>& place);
-  [[nodiscard]] std::vector<Place*> places();
 
   VirtualSystemOptions options_;
   std::vector<std::string> log_;
   std::vector<Forwarded> forwarded_;
-  std::uint64_t sessions_ = 0;
   std::vector<std::size_t> bytes_checked_; // events of each builder unit
   std::string wrong_bytes_; // what was wrong, if anything
-  config::Configuration configuration_;
-  executive::Plugins plugins_;
-  std::vector<executive::NodePlan> plans_;
   std::unique_ptr<MemoryOutput> output_;
   std::unique_ptr<executive::RunOutput> forward_; // of the first of two stages
-  PlaceOf<executive::EventManagerNode> manager_;
-  std::vector<std::unique_ptr<PlaceOf<executive::ReadoutNode>>> readouts_;
-  std::vector<std::unique_ptr<PlaceOf<executive::BuilderNode>>> builders_;
-  std::unique_ptr<net::VirtualWorld> own_world_; // after the pools: its messages hold their pages
-  net::VirtualWorld& world_;
 };
 
 } // namespace fanin::testing

@@ -9,10 +9,11 @@ namespace {
 
 using Pool = std::unique_ptr<memory::PagePool>;
 
-Result<> make_pool(const PoolPlan& plan, const memory::ArenaOptions& arena, Pool& pool) {
+Result<> make_pool(const PoolPlan& plan, const memory::ArenaOptions& arena, Pool& pool,
+                   bool blank = false) {
   if (plan.pages == 0) return {};
-  pool = FANIN_TRY(
-      memory::PagePool::make({.page_size = plan.page_size, .pages = plan.pages, .arena = arena}));
+  pool = FANIN_TRY(memory::PagePool::make(
+      {.page_size = plan.page_size, .pages = plan.pages, .blank = blank, .arena = arena}));
   return {};
 }
 
@@ -20,7 +21,8 @@ bool is_home(const Pool& pool) { return pool == nullptr || pool->available() == 
 
 } // namespace
 
-Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptions& arena) {
+Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptions& arena,
+                                  bool blank_payload) {
   NodePools pools;
   pools.sources.resize(plan.sources.size());
   memory::ArenaOptions receive = arena;
@@ -28,7 +30,7 @@ Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptio
   FANIN_TRY(make_pool(plan.control, arena, pools.control));
   FANIN_TRY(make_pool(plan.metadata, arena, pools.metadata));
   for (std::size_t i = 0; i < plan.sources.size(); ++i)
-    FANIN_TRY(make_pool(plan.sources[i], arena, pools.sources[i]));
+    FANIN_TRY(make_pool(plan.sources[i], arena, pools.sources[i], blank_payload));
   FANIN_TRY(make_pool(plan.receive, receive, pools.receive));
   FANIN_TRY(make_pool(plan.published, arena, pools.published));
   FANIN_TRY(make_pool(plan.readers, arena, pools.readers));

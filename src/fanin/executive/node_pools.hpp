@@ -19,10 +19,10 @@ struct NodePools {
   std::unique_ptr<memory::PagePool> published;            // likewise
   std::unique_ptr<memory::PagePool> readers;              // likewise
 
-  // `arena.shared` holds for what is sent; nobody else reads what is received. Errors: exhausted,
-  // unsupported.
-  [[nodiscard]] static Result<NodePools> make(const NodePlan& plan,
-                                              const memory::ArenaOptions& arena);
+  // `arena.shared` holds for what is sent; nobody else reads what is received. `blank_payload`: the
+  // bytes of sources mean nothing (memory::PoolOptions). Errors: exhausted, unsupported.
+  [[nodiscard]] static Result<NodePools>
+  make(const NodePlan& plan, const memory::ArenaOptions& arena, bool blank_payload = false);
   // Every page is here.
   [[nodiscard]] bool all_home() const;
 };

@@ -15,8 +15,10 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
   if (options.pages == 0) return fail(ErrorKind::usage, "a pool needs at least one page");
   auto arena =
       FANIN_TRY(Arena::make(std::size_t{options.page_size} * options.pages, options.arena));
-  return std::unique_ptr<PagePool>(
-      new PagePool(std::move(arena), options.page_size, options.pages));
+  auto pool =
+      std::unique_ptr<PagePool>(new PagePool(std::move(arena), options.page_size, options.pages));
+  pool->is_blank_ = options.blank;
+  return pool;
 }
 
 PagePool::PagePool(std::unique_ptr<Arena> arena, std::uint32_t page_size, std::uint32_t pages)

@@ -37,9 +37,11 @@ public:
   /// The arena of its pages, so that a transport can register it once, with other processes or a
   /// device. Null: the pages are in no memory of this process.
   [[nodiscard]] const Arena* arena() const { return arena_of_pages_; }
+  [[nodiscard]] bool is_blank() const { return is_blank_; } ///< see PoolOptions
 
 protected:
   PageHome() = default;
+  bool is_blank_ = false;
   std::uint32_t page_size_ = 0;
   const Arena* arena_of_pages_ = nullptr;
 
@@ -123,6 +125,7 @@ private:
 struct PoolOptions {
   std::uint32_t page_size = 0; ///< bytes, a multiple of 4096
   std::uint32_t pages = 0;
+  bool blank = false; ///< its bytes mean nothing: a network in memory leaves their copies out
   ArenaOptions arena;
 };
 

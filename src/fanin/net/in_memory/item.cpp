@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/memory/copy.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::net::in_memory {
@@ -22,7 +23,10 @@ void Item::copy_to(std::byte* to) const {
     std::memcpy(to, owned.data(), owned.size());
     return;
   }
-  copy_extents(to, std::span(extents).first(extent_count));
+  for (const memory::View& extent : std::span(extents).first(extent_count)) {
+    if (extent.size > 0 && !extent.page.get()->home->is_blank()) memory::copy(to, extent.bytes());
+    to += extent.size;
+  }
 }
 
 void Item::release_extents() {
