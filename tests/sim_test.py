@@ -35,7 +35,7 @@ def test_the_table_has_a_line_for_each_point_and_says_where_parameters_come_from
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("[fabric]\nnodes = 9\nswitch_ports = 8\n", "port 0 of host 8 is not connected"),
+    ("[fabric]\nnodes = 9\nswitch_ports = 8\n", "host 8 is not connected"),
     ("[fabric]\nnodes = 2\nrate = \"0Gb/s\"\n", "fabric.rate"),
     ("[fabric]\nnodes = 2\nrate = \"999999999Gb/s\"\n", "rate of a link"),
     ("[fabric]\nnodes = 2\nrate = \"99999GB/s\"\n[traffic]\nsize = \"1B\"\nduration = \"1s\"\n", "virtual time stands still"),

@@ -31,35 +31,33 @@ TEST(Sweep, several_give_all_combinations) {
 }
 
 TEST(Sweep, results_come_in_the_order_of_the_points) {
-  const auto root = settings::parse_toml("a = 0\n", "f");
   const auto points = points_of({"a=1..20"});
-  const auto simulate = [](const settings::Value& at, const Watch&) -> Result<Outcome> {
+  const auto simulate = [](const Point& at, const Watch&) -> Result<Outcome> {
     Outcome outcome;
-    outcome.messages = std::stoull(at.find("a")->text);
+    outcome.messages = std::stoull(at[0].second);
     return outcome;
   };
   std::vector<std::uint64_t> seen;
   SweepObserver observer;
   observer.on_progress = [](double) {};
   observer.on_result = [&](const SweepResult& result) { seen.push_back(result.outcome.messages); };
-  ASSERT_TRUE(run_sweep(*root, *points, simulate, observer).has_value());
+  ASSERT_TRUE(run_sweep(*points, simulate, observer).has_value());
   ASSERT_EQ(seen.size(), 20U);
   for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(seen[i], i + 1);
 }
 
 TEST(Sweep, a_point_that_fails_ends_the_others) {
-  const auto root = settings::parse_toml("a = 0\n", "f");
   const auto points = points_of({"a=1..4"});
-  const auto simulate = [](const settings::Value& at, const Watch& watch) -> Result<Outcome> {
-    if (at.find("a")->text == "2") return fail(ErrorKind::refused, "the second");
-    while (at.find("a")->text != "1" && watch(0.5)) {
+  const auto simulate = [](const Point& at, const Watch& watch) -> Result<Outcome> {
+    if (at[0].second == "2") return fail(ErrorKind::refused, "the second");
+    while (at[0].second != "1" && watch(0.5)) {
     }
     return Outcome{};
   };
   SweepObserver observer;
   observer.on_progress = [](double) {};
   observer.on_result = [](const SweepResult&) {};
-  const auto done = run_sweep(*root, *points, simulate, observer);
+  const auto done = run_sweep(*points, simulate, observer);
   ASSERT_FALSE(done.has_value());
   EXPECT_EQ(done.error().text, "the second");
 }

@@ -8,12 +8,14 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "commands.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/fabric/crossbar_theory.hpp"
 #include "fanin/settings/tree.hpp"
+#include "fanin/simulation/builder_run.hpp"
 #include "fanin/simulation/settings.hpp"
 #include "fanin/simulation/sweep.hpp"
 #include "fanin/simulation/uniform_traffic.hpp"
@@ -36,20 +38,34 @@ struct SimArguments {
   bool quiet = false;
 };
 
-Result<settings::Value> load_file(const SimArguments& arguments) {
-  const auto text = FANIN_TRY(settings::read_text(arguments.file));
-  settings::Value root = FANIN_TRY(settings::parse_toml(text, arguments.file));
-  std::uint32_t ordinal = 0;
-  for (const std::string& override : arguments.overrides)
-    FANIN_TRY(settings::override_value(root, override, ++ordinal));
-  return root;
+// The file with the values of a point.
+simulation::RunFile file_at(const SimArguments& arguments, const std::string& text,
+                            const Point& point) {
+  simulation::RunFile file{.text = text, .name = arguments.file, .overrides = arguments.overrides};
+  for (std::string& override : simulation::overrides_of(point))
+    file.overrides.push_back(std::move(override));
+  return file;
 }
 
-simulation::Simulate uniform() {
-  return [](const settings::Value& root, const simulation::Watch& watch) -> Result<Outcome> {
-    const auto settings = FANIN_TRY(simulation::read_settings(root));
-    return simulation::run_uniform_traffic(settings, watch);
-  };
+Result<simulation::SimulationSettings> settings_of(const simulation::RunFile& file) {
+  settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
+  std::uint32_t ordinal = 0;
+  for (const std::string& override : file.overrides)
+    FANIN_TRY(settings::override_value(root, override, ++ordinal));
+  return simulation::read_settings(root);
+}
+
+Result<> check(const SimArguments& arguments, const simulation::RunFile& file) {
+  if (arguments.traffic.empty()) return simulation::check_event_builder(file);
+  FANIN_TRY(settings_of(file));
+  return {};
+}
+
+Result<Outcome> simulate_one(const SimArguments& arguments, const simulation::RunFile& file,
+                             const simulation::Watch& watch) {
+  if (arguments.traffic.empty()) return simulation::run_event_builder(file, watch);
+  const auto settings = FANIN_TRY(settings_of(file));
+  return simulation::run_uniform_traffic(settings, watch);
 }
 
 std::uint64_t peak_rss_bytes() {
@@ -71,15 +87,17 @@ std::string text_of(const std::vector<simulation::Origin>& origins) {
   return text.empty() ? text : "Where the parameters come from:\n" + text;
 }
 
+std::string text_of(const std::vector<std::string>& notes) {
+  return notes.empty() ? "" : fmt::format("In this simulation:\n  {}\n", fmt::join(notes, "\n  "));
+}
+
 Result<int> simulate(const SimArguments& arguments) {
   auto file = FANIN_TRY(OutputFile::open("--json", arguments.json));
-  const auto root = FANIN_TRY(load_file(arguments));
+  const auto text = FANIN_TRY(settings::read_text(arguments.file));
   const auto points = FANIN_TRY(simulation::points_of(arguments.sweeps));
-  for (const Point& point : points) { // all of them before the first is simulated
-    const auto changed = FANIN_TRY(simulation::at_point(root, point));
-    FANIN_TRY(simulation::read_settings(changed));
-  }
-  const auto settings = FANIN_TRY(simulation::read_settings(root));
+  for (const Point& point : points) // all of them before the first is simulated
+    FANIN_TRY(check(arguments, file_at(arguments, text, point)));
+  const auto settings = FANIN_TRY(settings_of(file_at(arguments, text, points.front())));
 
   Terminal terminal(LogLevel::warning);
   const bool prints = arguments.json != "-";
@@ -95,8 +113,12 @@ Result<int> simulate(const SimArguments& arguments) {
   observer.on_progress = [&](double done) {
     if (!arguments.quiet) terminal.progress(fmt::format("{:.0f} % simulated", 100 * done));
   };
-  FANIN_TRY(simulation::run_sweep(root, points, uniform(), observer));
+  const auto simulate_point = [&](const Point& point, const simulation::Watch& watch) {
+    return simulate_one(arguments, file_at(arguments, text, point), watch);
+  };
+  const auto results = FANIN_TRY(simulation::run_sweep(points, simulate_point, observer));
   terminal.end_progress();
+  if (prints) print(text_of(results.front().outcome.notes));
   result["origins"] = origins_of(settings.origins);
   result["peak_rss_bytes"] = peak_rss_bytes();
   FANIN_TRY(file.write_json(result));
@@ -123,12 +145,13 @@ Result<int> show_theory(const SimArguments& arguments) {
 
 void add_sim(CLI::App& app, int& status) {
   auto arguments = std::make_shared<SimArguments>();
-  CLI::App* command = app.add_subcommand("sim", "Simulate a network, in virtual time");
+  CLI::App* command =
+      app.add_subcommand("sim", "Simulate a run on a network of switches, in virtual time");
   CLI::Option* file =
-      command->add_option("FILE", arguments->file, "Configuration (TOML) with [fabric]");
+      command->add_option("CONFIG", arguments->file, "Configuration (TOML), with [fabric]");
   CLI::Option* traffic = command
                              ->add_option("--traffic", arguments->traffic,
-                                          "uniform: sources that always send, and no event builder")
+                                          "uniform: no event builder, but sources that always send")
                              ->check(CLI::IsMember({"uniform"}));
   CLI::Option* theory = command
                             ->add_option("--theory", arguments->theory,
@@ -151,8 +174,8 @@ void add_sim(CLI::App& app, int& status) {
   command->callback([arguments, &status] {
     if (!arguments->theory.empty()) {
       status = status_of(show_theory(*arguments));
-    } else if (arguments->file.empty() || arguments->traffic.empty()) {
-      status = complain({ErrorKind::usage, "sim: give a FILE and --traffic, or --theory crossbar"});
+    } else if (arguments->file.empty()) {
+      status = complain({ErrorKind::usage, "sim: give a CONFIG, or --theory crossbar"});
     } else {
       status = status_of(simulate(*arguments));
     }

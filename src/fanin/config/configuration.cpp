@@ -267,6 +267,9 @@ void read_monitoring(TableReader reader, Monitoring& monitoring) {
   reader.finish();
 }
 
+// Of the same file, for fanin sim: a run has another network and real sources.
+constexpr auto simulation_tables = std::to_array<std::string_view>({"fabric", "traffic"});
+
 // Whatever text was quoted in the message.
 Result<Configuration> in_one_line(Result<Configuration> result) {
   if (!result) result.error().text = settings::one_line(result.error().text);
@@ -455,6 +458,7 @@ Result<Configuration> interpret(Value parsed, const std::string& file,
   fit_shaping(reader.table("shaping"), reader.table("event"), configuration);
   detail::check_block(reader.table("slice"), configuration.system);
   finish_system(configuration);
+  reader.know(simulation_tables);
   // A misspelled section may be why anything else is wrong.
   problems.first_is_of_missing_key = problems.first.has_value();
   reader.finish();

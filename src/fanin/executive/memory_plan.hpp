@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/net/registry.hpp"
@@ -51,9 +52,9 @@ struct NodePlan {
 
 // One for each of the configuration's nodes. Errors: usage, with file, line, key and remedy, where
 // pools are too small to work at all or for the configured rate.
-[[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration,
-                                                        const net::TransportRegistry& transports,
-                                                        const PageSizes& sizes = {});
+[[nodiscard]] FANIN_INTERNAL_API Result<std::vector<NodePlan>>
+plan_memory(const config::Configuration& configuration, const net::TransportRegistry& transports,
+            const PageSizes& sizes = {});
 
 // Of one source, in bytes per second; 0: not known. From `expected`, or of the emulator from its
 // sizes and the rate of the trigger or its own.

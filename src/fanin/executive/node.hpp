@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
@@ -54,7 +55,7 @@ public:
   virtual ~Node() = default;
   // Of the role that the configuration says. Nothing listens or connects yet. Errors: those of
   // applications, filters and sources.
-  [[nodiscard]] static Result<std::unique_ptr<Node>> make(NodeContext context);
+  [[nodiscard]] FANIN_INTERNAL_API static Result<std::unique_ptr<Node>> make(NodeContext context);
 
   [[nodiscard]] virtual Result<> start() = 0;
   // The user wants an end. An event manager ends the run in good order; other nodes wait for it,

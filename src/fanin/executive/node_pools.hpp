@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/executive/memory_plan.hpp"
 #include "fanin/memory/page_pool.hpp"
@@ -11,7 +12,7 @@
 namespace fanin::executive {
 
 // Thread: the node's. Outlives the node, and the transports of its process, which may hold pages.
-struct NodePools {
+struct FANIN_INTERNAL_API NodePools {
   std::unique_ptr<memory::PagePool> control; // null: the plan has none, as the others
   std::vector<std::unique_ptr<memory::PagePool>> sources; // readout unit
   std::unique_ptr<memory::PagePool> metadata;             // likewise

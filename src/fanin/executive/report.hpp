@@ -37,8 +37,8 @@ namespace fanin::executive {
 [[nodiscard]] json::Value to_json(const builder::SourceLedger& ledger);
 
 // The result object of a run: docs/command.md lists its keys.
-[[nodiscard]] json::Value to_json(const builder::RunSummary& summary,
-                                  const builder::System& system);
+[[nodiscard]] FANIN_INTERNAL_API json::Value to_json(const builder::RunSummary& summary,
+                                                     const builder::System& system);
 
 // Says that `file`, a `what`, is not at its name any more.
 [[nodiscard]] json::Value gone_report(const std::string& file, const std::string& what);

@@ -470,6 +470,7 @@ void Fabric::came_out(std::uint32_t index) {
                           .bytes = message.bytes,
                           .first = message.first,
                           .last = message.last};
+  ++counters_.messages;
   free_message(of);
   if (on_delivered) on_delivered(delivery);
 }

@@ -77,6 +77,7 @@ struct Delivery {
 
 struct FabricCounters {
   std::uint64_t events = 0; // heads that took a link, and tails that left one
+  std::uint64_t messages = 0; // delivered
   std::uint64_t packets = 0; // delivered
   std::uint64_t dropped = 0; // packets
   std::uint64_t rerouted = 0; // heads that have gone another way

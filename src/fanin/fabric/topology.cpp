@@ -41,6 +41,7 @@ Result<Topology> Topology::make(const TopologyOptions& options) {
   Topology made;
   made.hosts_ = options.hosts;
   made.ports_ = options.ports;
+  made.host_names_ = options.host_names;
   const std::uint32_t ports = made.all_ports();
   const bool clos = options.shape == Shape::clos;
   const std::uint32_t at_leaf = options.switch_ports > 0 ? options.switch_ports : clos ? 8 : ports;
@@ -56,10 +57,10 @@ Result<Topology> Topology::make(const TopologyOptions& options) {
     const std::uint32_t leaf = made.leaf_of_port_[port];
     if (leaf >= made.leaves_ || ++used[leaf] > at_leaf)
       return fail(ErrorKind::usage,
-                  fmt::format("port {} of host {} is not connected: there is room for {} ports at "
-                              "{} switches, and {} hosts have {}",
-                              port % made.ports_, port / made.ports_, at_leaf * made.leaves_,
-                              made.leaves_, made.hosts_, ports));
+                  fmt::format("{} is not connected: there is room for {} ports at {} switches, and "
+                              "{} hosts have {}",
+                              made.port_name(port), at_leaf * made.leaves_, made.leaves_,
+                              made.hosts_, ports));
   }
   if (clos) {
     made.spines_ = options.spines;
@@ -93,11 +94,13 @@ LinkRange Topology::towards(std::uint32_t at_switch, std::uint32_t port) const {
   return {.first = down + (spine * leaves_ + leaf) * parallel, .count = parallel};
 }
 
+std::string Topology::port_name(std::uint32_t port) const {
+  const std::uint32_t host = port / ports_;
+  const std::string name = host_names_.empty() ? fmt::format("host {}", host) : host_names_[host];
+  return ports_ == 1 ? name : fmt::format("port {} of {}", port % ports_, name);
+}
+
 std::string Topology::name(std::uint32_t link) const {
-  const auto port_name = [&](std::uint32_t port) {
-    return ports_ == 1 ? fmt::format("host {}", port)
-                       : fmt::format("port {} of host {}", port % ports_, port / ports_);
-  };
   const std::uint32_t ports = all_ports();
   const char* leaf = spines_ == 0 ? "switch" : "leaf";
   if (link < ports) return fmt::format("{} to {} {}", port_name(link), leaf, leaf_of_port_[link]);

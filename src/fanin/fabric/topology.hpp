@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fanin/base/result.hpp"
@@ -25,6 +26,7 @@ struct TopologyOptions {
   std::uint32_t leaves = 0; // 0: as many as needed
   double link_rate = 1.25e9; // bytes per second, in each direction
   Duration link_latency{}; // of a link and of the switch at its end
+  std::vector<std::string> host_names; // for messages; empty: they have numbers
   // The leaf of each port (port k of host h is h * ports + k); empty: in their order.
   std::vector<std::uint32_t> leaf_of_port;
 };
@@ -69,8 +71,9 @@ public:
 private:
   Topology() = default;
   [[nodiscard]] bool is_leaf(std::uint32_t at_switch) const { return at_switch < leaves_; }
-  void add_port_links(const std::vector<std::uint32_t>& leaf_of_port);
+  [[nodiscard]] std::string port_name(std::uint32_t port) const;
 
+  std::vector<std::string> host_names_;
   std::uint32_t hosts_ = 0;
   std::uint32_t ports_ = 0;
   std::uint32_t leaves_ = 0; // switches 0 to leaves_, then the spines; of a crossbar 1

@@ -56,7 +56,7 @@ TEST(Topology, links_have_names) {
 }
 
 TEST(Topology, says_what_is_unconnected_or_absurd) {
-  EXPECT_NE(error_of({.hosts = 5, .switch_ports = 4}).find("port 0 of host 4 is not connected"),
+  EXPECT_NE(error_of({.hosts = 5, .switch_ports = 4}).find("host 4 is not connected"),
             std::string::npos);
   EXPECT_NE(error_of({.shape = Shape::clos, .hosts = 9, .leaves = 1}).find("host 8"),
             std::string::npos);

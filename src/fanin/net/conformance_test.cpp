@@ -13,7 +13,7 @@
 #include "fanin/net/registry.hpp"
 #include "fanin/net/testing/given_urls.hpp"
 #include "fanin/net/testing/raw_peers.hpp"
-#include "fanin/net/virtual_world.hpp"
+#include "fanin/net/testing/sim_backend.hpp"
 
 namespace fanin::net::conformance {
 namespace {
@@ -149,32 +149,6 @@ private:
   std::unique_ptr<RdmaTransport> client_;
 };
 
-class SimBackend final : public Backend {
-public:
-  explicit SimBackend(bool strict)
-      : world_(1, {.strict = strict, .posted_receives = 2}),
-        server_(world_.add_node("server")),
-        client_(world_.add_node("client")) {}
-  Transport& server() override { return server_.transport(); }
-  Transport& client() override { return client_.transport(); }
-  [[nodiscard]] Url address() const override { return {.scheme = "sim", .host = "server"}; }
-  [[nodiscard]] Url nobody() const override { return {.scheme = "sim", .host = "nobody"}; }
-  bool turn() override { return world_.step(); }
-  bool pass(Duration time) override {
-    (void)world_.run_until(world_.now() + time);
-    return true;
-  }
-  bool kill_client() override {
-    client_.kill();
-    return true;
-  }
-
-private:
-  VirtualWorld world_;
-  VirtualNode& server_;
-  VirtualNode& client_;
-};
-
 Parameter over(std::string name, const char* url) {
   return {.name = std::move(name), .make = [url] { return std::make_unique<LoopBackend>(url); }};
 }
@@ -216,8 +190,10 @@ Parameter over_adversarial(std::string name, std::map<std::string, std::string> 
           .make = [options] { return std::make_unique<AdversarialBackend>(options); }};
 }
 Parameter over_sim(std::string name, bool strict) {
-  return {.name = std::move(name),
-          .make = [strict] { return std::make_unique<SimBackend>(strict); }};
+  return {.name = std::move(name), .make = [strict]() -> std::unique_ptr<Backend> {
+            return std::make_unique<SimBackend>(
+                VirtualNetworkOptions{.strict = strict, .posted_receives = 2});
+          }};
 }
 
 constexpr const char* nothing_wrong = "fault+inproc://server";

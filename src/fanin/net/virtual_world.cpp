@@ -27,6 +27,7 @@ struct VirtualNode::State {
   Duration extra_latency{};
   std::uint64_t rate = 0;
   Time busy_until{};
+  Duration spent{};                           // in this turn
   // In the scheduler's heap, unless wake is never.
   Time wake = never;
   std::uint64_t order = 0;                    // breaks ties: who was scheduled first runs first
@@ -191,7 +192,8 @@ void VirtualWorld::State::run(NodeState& node) {
   const bool worked = node.loop->turn();
   running = nullptr;
   if (worked) {
-    node.busy_until = clock.now() + options.turn_cost + cost_of(node.transport->take_moved());
+    node.busy_until = clock.now() + options.turn_cost + cost_of(node.transport->take_moved()) +
+                      std::exchange(node.spent, Duration{});
     node.runnable = true;
   }
   reschedule(node);
@@ -220,6 +222,12 @@ VirtualNode& VirtualWorld::add_node(std::string name) {
   VirtualNode& added = *state_->nodes.back();
   state_->start(*added.state_);
   return added;
+}
+
+VirtualNode* VirtualWorld::find_node(const std::string& name) const {
+  const auto found = std::ranges::find(
+      state_->nodes, name, [](const auto& node) -> const auto& { return node->name(); });
+  return found == state_->nodes.end() ? nullptr : found->get();
 }
 
 std::uint64_t VirtualWorld::run_until(Time end) {
@@ -273,6 +281,8 @@ ScriptedResolver& VirtualNode::name_service() {
 const std::string& VirtualNode::name() const { return state_->name; }
 bool VirtualNode::alive() const { return state_->transport != nullptr; }
 bool VirtualNode::frozen() const { return state_->frozen; }
+
+void VirtualNode::spend(Duration time) { state_->spent += time; }
 
 void VirtualNode::freeze() {
   state_->frozen = true;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/resolver.hpp"
@@ -47,13 +48,14 @@ struct VirtualNetworkOptions {
 
 class VirtualNode;
 
-class VirtualWorld {
+class FANIN_INTERNAL_API VirtualWorld {
 public:
   VirtualWorld(std::uint64_t seed, VirtualNetworkOptions options);
   ~VirtualWorld();
 
   /// The URL scheme of its nodes is "sim": listen on sim://name.
   VirtualNode& add_node(std::string name);
+  [[nodiscard]] VirtualNode* find_node(const std::string& name) const; ///< null: there is none
 
   /// Runs until no node has anything left to do, or until `end`. Returns the number of turns. A
   /// node runs when a message or a timer is due, when its last turn did something, or when receive
@@ -74,7 +76,7 @@ private:
   std::unique_ptr<State> state_;
 };
 
-class VirtualNode {
+class FANIN_INTERNAL_API VirtualNode {
 public:
   [[nodiscard]] Loop& loop();
   [[nodiscard]] Transport& transport();
@@ -86,6 +88,8 @@ public:
   [[nodiscard]] ScriptedResolver& name_service();
   [[nodiscard]] const std::string& name() const;
 
+  /// For a handler on the node itself: its turn takes so much longer.
+  void spend(Duration time);
   /// A frozen node (SIGSTOP) does not run; its peers see only silence.
   void freeze();
   void thaw();

@@ -23,6 +23,7 @@ struct Outcome {
   std::uint64_t dropped = 0; // packets, sent again
   std::uint64_t rerouted = 0;
   double wall_s = 0;
+  std::vector<std::string> notes; // what stands for what, where a run was simulated
   json::Value run; // the keys of `run`, where a run was simulated
 };
 

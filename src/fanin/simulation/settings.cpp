@@ -55,6 +55,18 @@ void read_interfaces(TableReader& reader, fabric::FabricOptions& to) {
   to.queue_for_each_destination = reader.choice("nic_queues", {"fifo", "destinations"}) == 1;
 }
 
+void read_nodes(TableReader& reader, NodeSettings& to) {
+  to.hosts = static_cast<Hosts>(reader.choice("hosts", {"units", "processes"}));
+  to.turn = reader.duration("cpu_turn", to.turn);
+  if (to.turn <= Duration{}) reader.reject("cpu_turn", "a turn takes some time, as 500ns");
+  to.message = reader.duration("cpu_message", to.message);
+  to.processor_rate = reader.bandwidth("cpu_rate", 0);
+  to.sink_rate = reader.bandwidth("sink_rate", 0);
+  to.filter_time = reader.duration("filter_time", to.filter_time);
+  to.filter_accepts_one_in =
+      natural(reader, "filter_accepts_one_in", to.filter_accepts_one_in, 1, ~0U);
+}
+
 // [fabric.origin]: a key of [fabric] or [traffic], and where its value comes from.
 void read_origins(TableReader reader, std::string_view table, std::vector<Origin>& to) {
   static constexpr std::array<std::string_view, 3> kinds{"published", "assumed", "fitted"};
@@ -117,6 +129,7 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   read_topology(reader, settings.fabric.topology);
   read_switches(reader, settings.fabric);
   read_interfaces(reader, settings.fabric);
+  read_nodes(reader, settings.node);
   read_origins(reader.table("origin"), "fabric", settings.origins);
   reader.finish();
   read_traffic(whole.table("traffic"), settings);

@@ -23,6 +23,22 @@ struct TrafficSettings {
   std::uint64_t seed = 1;
 };
 
+enum class Hosts : std::uint8_t {
+  units, // each readout unit, builder unit, filter unit and the event manager has its own
+  processes // the nodes of a [[process]] share one
+};
+
+// What stands for processors, disks and filters of the nodes.
+struct NodeSettings {
+  Hosts hosts = Hosts::units;
+  Duration turn = std::chrono::nanoseconds{500}; // of a node's processor, for a turn of its loop
+  Duration message{}; // beside it, for a message that is sent or taken
+  double processor_rate = 0; // bytes per second that are sent or taken; 0: they cost nothing
+  double sink_rate = 0; // bytes per second that a builder unit stores or forwards; 0: no limit
+  Duration filter_time = std::chrono::milliseconds{1}; // of a filter unit, for an event
+  std::uint32_t filter_accepts_one_in = 10; // events
+};
+
 // Where the value of a key comes from.
 struct Origin {
   std::string key; // dotted: "fabric.rate"
@@ -32,6 +48,7 @@ struct Origin {
 struct SimulationSettings {
   std::uint32_t nodes = 0; // sources, and as many destinations; 0: those of the configuration
   fabric::FabricOptions fabric; // its number of hosts is set by who knows them
+  NodeSettings node;
   TrafficSettings traffic;
   std::vector<Origin> origins;
 };

@@ -63,8 +63,7 @@ struct Shared {
   explicit Shared(std::size_t points) : outcomes(points), done(points) {}
 };
 
-void simulate_points(const settings::Value& root, const std::vector<Point>& points,
-                     const Simulate& simulate, Shared& shared) {
+void simulate_points(const std::vector<Point>& points, const Simulate& simulate, Shared& shared) {
   while (!shared.stop) {
     const std::size_t i = shared.next++;
     if (i >= points.size()) return;
@@ -72,10 +71,7 @@ void simulate_points(const settings::Value& root, const std::vector<Point>& poin
       shared.done[i] = done;
       return !shared.stop.load();
     };
-    const auto outcome = [&]() -> Result<Outcome> {
-      const settings::Value changed = FANIN_TRY(at_point(root, points[i]));
-      return simulate(changed, watch);
-    }();
+    const auto outcome = simulate(points[i], watch);
     const std::scoped_lock lock(shared.mutex);
     shared.done[i] = 1;
     shared.outcomes[i] = outcome;
@@ -114,16 +110,13 @@ Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps) {
   return points;
 }
 
-Result<settings::Value> at_point(const settings::Value& root, const Point& point) {
-  settings::Value changed = root;
-  std::uint32_t ordinal = 0;
-  for (const auto& [key, value] : point)
-    FANIN_TRY(settings::override_value(changed, fmt::format("{}={}", key, value), ++ordinal));
-  return changed;
+std::vector<std::string> overrides_of(const Point& point) {
+  std::vector<std::string> overrides;
+  for (const auto& [key, value] : point) overrides.push_back(fmt::format("{}={}", key, value));
+  return overrides;
 }
 
-Result<std::vector<SweepResult>> run_sweep(const settings::Value& root,
-                                           const std::vector<Point>& points,
+Result<std::vector<SweepResult>> run_sweep(const std::vector<Point>& points,
                                            const Simulate& simulate,
                                            const SweepObserver& observer) {
   Shared shared(points.size());
@@ -131,7 +124,7 @@ Result<std::vector<SweepResult>> run_sweep(const settings::Value& root,
       std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, points.size());
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < count; ++i)
-    threads.emplace_back([&] { simulate_points(root, points, simulate, shared); });
+    threads.emplace_back([&] { simulate_points(points, simulate, shared); });
 
   std::vector<SweepResult> results;
   std::optional<Error> error;

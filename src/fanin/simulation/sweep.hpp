@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fanin/base/result.hpp"
-#include "fanin/settings/tree.hpp"
 #include "fanin/simulation/point.hpp"
 #include "fanin/simulation/progress.hpp"
 
@@ -17,8 +16,8 @@ namespace fanin::simulation {
 // the last sweep changes fastest. One empty point without any. Errors: usage, naming --sweep.
 [[nodiscard]] Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps);
 
-// The same file with the values of a point. Errors: usage.
-[[nodiscard]] Result<settings::Value> at_point(const settings::Value& root, const Point& point);
+// The values of a point as overrides, as --set has them.
+[[nodiscard]] std::vector<std::string> overrides_of(const Point& point);
 
 struct SweepResult {
   Point point;
@@ -26,7 +25,7 @@ struct SweepResult {
 };
 
 // Simulates one point; it runs on a thread of its own beside others.
-using Simulate = std::function<Result<Outcome>(const settings::Value& root, const Watch& watch)>;
+using Simulate = std::function<Result<Outcome>(const Point& point, const Watch& watch)>;
 
 struct SweepObserver {
   std::function<void(const SweepResult&)> on_result; // in the order of the points
@@ -36,8 +35,7 @@ struct SweepObserver {
 // All points, on as many threads as there are cores, which have ended when it returns. The
 // observer is called on the calling thread. Errors: those of the first point that fails, which ends
 // the others.
-[[nodiscard]] Result<std::vector<SweepResult>> run_sweep(const settings::Value& root,
-                                                         const std::vector<Point>& points,
+[[nodiscard]] Result<std::vector<SweepResult>> run_sweep(const std::vector<Point>& points,
                                                          const Simulate& simulate,
                                                          const SweepObserver& observer);
 

@@ -87,7 +87,7 @@ public:
   [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
   [[nodiscard]] bool ended() const { return phase_.is(Phase::ended); }
   // Human-readable reason why the run makes no progress or does not end.
-  [[nodiscard]] std::string waiting_for() const;
+  [[nodiscard]] FANIN_INTERNAL_API std::string waiting_for() const;
   // Of builder units' capacity and transfer windows; 0 when nothing is being built.
   [[nodiscard]] std::uint64_t bytes_reserved() const {
     return dispatcher_.capacity().bytes_reserved();
@@ -97,7 +97,7 @@ public:
   // How often it has gone through announcements to find the next batch.
   [[nodiscard]] std::uint64_t batches_examined() const { return dispatcher_.examined(); }
   // As of now.
-  [[nodiscard]] const RunSummary& summary();
+  [[nodiscard]] FANIN_INTERNAL_API const RunSummary& summary();
 
   bool poll() override;
 

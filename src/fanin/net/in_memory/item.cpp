@@ -81,6 +81,13 @@ void End::remove_outstanding(Item& item) {
   item.outstanding_previous = nullptr;
 }
 
+bool End::has_untaken() const {
+  for (const Item* item = outstanding; item != nullptr; item = item->outstanding_next) {
+    if (item->kind == ItemKind::message) return true;
+  }
+  return false;
+}
+
 void End::drop_outstanding() {
   while (outstanding != nullptr) {
     Item& item = *outstanding;

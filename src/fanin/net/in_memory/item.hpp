@@ -77,6 +77,8 @@ struct End {
   Item& take_under_way(); ///< the first one; there is one
   void add_outstanding(Item& item);
   void remove_outstanding(Item& item); ///< no effect if it is in no list
+  /// A message that has left is on its way, and nobody has taken it.
+  [[nodiscard]] bool has_untaken() const;
   void drop_outstanding(); ///< they are lost under way
   void add_arrived(Item& item);
   Item& take_arrived(); ///< the first one; there is one

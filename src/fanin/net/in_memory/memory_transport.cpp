@@ -501,6 +501,7 @@ void MemoryTransport::deliver_end(const Connection& connection, Item& item, Even
   if (item.reason == CloseReason::connect_failed && resolver_ != nullptr)
     resolver_->forget(item.pipe->target.host);
   network_.free_item(item);
+  if (end.has_untaken()) count_given_up(end);
   end.drop_outstanding(); // nobody is there to take it
   const ConnectionId id = end.id;
   release(connection);
