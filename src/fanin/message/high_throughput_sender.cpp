@@ -291,7 +291,7 @@ void HighThroughputSenderSocket::on_closed(CloseReason reason) {
 }
 
 void HighThroughputSenderSocket::close() {
-  if (std::exchange(closing_, true)) return;
+  if (context_.is_copy() || std::exchange(closing_, true)) return;
   flush();
   context_.closing(+1);
   if (!connector_.open() || sent()) finish_closing();
