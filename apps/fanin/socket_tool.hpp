@@ -36,11 +36,13 @@ struct ToolOptions {
   std::string json;
   bool quiet = false;
   bool connects = false; // to where another one listens
+  std::uint32_t peers = 32; // at a time; of those that listen
   std::string no_peer = "no answer"; // what is said where no other side has connected
 };
 void add_tool_options(CLI::App& command, ToolOptions& arguments);
 void add_message_options(CLI::App& command, ToolOptions& arguments); // of those that send
 void add_mode_option(CLI::App& command, ToolOptions& arguments);
+void add_peers_option(CLI::App& command, ToolOptions& arguments); // of those that listen
 
 class SocketTool final : net::Service {
 public:
