@@ -14,8 +14,6 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration log_period = std::chrono::seconds{1};
-constexpr Duration blocked_long = std::chrono::seconds{1};
-constexpr Duration blocked_log_period = std::chrono::minutes{1};
 
 // How wide its counter may be, if its numbers fell from the end of that range to its begin; 0: they
 // did not.
@@ -44,25 +42,11 @@ std::string remedy_for_fall(const source::FragmentQueue& queue) {
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
                              net::Loop& loop, LogFunction log)
-    : inner_(std::move(inner)), name_(std::move(name)), loop_(loop), log_(std::move(log)) {}
-
-// Nothing else happens in the readout unit meanwhile: other nodes may take it for dead.
-template <class Call>
-auto WatchedSource::timed(const char* function, Call call) {
-  const Time begin = loop_.clock().now();
-  auto result = call();
-  const Time end = loop_.clock().now();
-  const Duration blocked = end - begin;
-  if (blocked < blocked_long || (end < blocked_until_ && blocked < 2 * blocked_said_))
-    return result;
-  blocked_said_ = blocked;
-  blocked_until_ = end + blocked_log_period;
-  log_(
-      LogLevel::warning,
-      fmt::format("source {}: its {}() has blocked its readout unit for {}; it must return at once",
-                  name_, function, format_duration(blocked)));
-  return result;
-}
+    : inner_(std::move(inner)),
+      name_(std::move(name)),
+      loop_(loop),
+      log_(std::move(log)),
+      calls_(loop.clock(), log_, fmt::format("source {}", name_), "readout unit") {}
 
 template <class Call, class Value>
 Value WatchedSource::call_or(Call call, Value otherwise) const {
@@ -85,7 +69,8 @@ Result<> WatchedSource::prepare() {
 
 Result<> WatchedSource::start(EventNumber first_event, Time now) {
   try {
-    return timed("start", [&] { return inner_->start(first_event, now); });
+    const CallWatch::Running call(calls_, "start");
+    return inner_->start(first_event, now);
   } catch (...) {
     return std::unexpected(thrown());
   }
@@ -130,7 +115,8 @@ std::vector<source::SourceCounter> WatchedSource::counters() const {
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result;
   try {
-    result = timed("read", [&] { return inner_->read(queue, now); });
+    const CallWatch::Running call(calls_, "read");
+    result = inner_->read(queue, now);
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
