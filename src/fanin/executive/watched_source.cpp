@@ -30,11 +30,14 @@ int bits_of_wrap(const source::FragmentQueue& queue) {
   return 0;
 }
 
+std::string remedy_for_wrap(int bits) {
+  return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run with "
+                     "`counter_bits = {}` at this source",
+                     bits, bits);
+}
+
 std::string remedy_for_fall(const source::FragmentQueue& queue) {
-  if (const int bits = bits_of_wrap(queue); bits != 0)
-    return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run "
-                       "with `counter_bits = {}` at this source",
-                       bits, bits);
+  if (const int bits = bits_of_wrap(queue); bits != 0) return remedy_for_wrap(bits);
   return "start a new run, with all counters reset together";
 }
 
@@ -120,6 +123,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
+  wrapped_bits_ = queue.numbers().went_back() == 0 ? 0 : bits_of_wrap(queue);
   for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
@@ -131,6 +135,11 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
     log_doubt(queue);
   }
   return result;
+}
+
+std::string WatchedSource::dropped_since_wrap() const {
+  if (wrapped_bits_ == 0) return {};
+  return "all that it sent last was dropped: " + remedy_for_wrap(wrapped_bits_);
 }
 
 void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropReason reason,

@@ -32,6 +32,10 @@ public:
   [[nodiscard]] std::string listening_url() const override;
   [[nodiscard]] std::vector<source::SourceCounter> counters() const override;
 
+  // Why all that it has sent lately was dropped, where it seems that its counter has wrapped and
+  // that its width was not given; empty: it was not.
+  [[nodiscard]] std::string dropped_since_wrap() const;
+
 private:
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
@@ -50,6 +54,7 @@ private:
   std::array<Time, wire::drop_reasons> next_log_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
+  int wrapped_bits_ = 0; // of its counter, if nothing was accepted since it wrapped; 0: it did not
   bool in_doubt_ = false; // as it was logged
   mutable bool throw_logged_ = false;
 };
