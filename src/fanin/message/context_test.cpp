@@ -204,6 +204,35 @@ TEST_F(ContextTest, an_address_that_cannot_be_used_is_an_error_of_every_socket) 
                                 ErrorKind::exhausted, ErrorKind::exhausted, ErrorKind::exhausted}));
 }
 
+// As a forwarder does that cannot send on.
+TEST_F(ContextTest, a_receiver_that_reads_nothing_lets_the_loop_sleep_and_is_asked_again) {
+  Context one = make();
+  bool reads = false;
+  int asked = 0;
+  Message message;
+  std::unique_ptr<HighThroughputReceiver> receiver;
+  receiver = HighThroughputReceiver::listen(one, url,
+                                            {.on_ready =
+                                                 [&] {
+                                                   ++asked;
+                                                   while (reads && receiver->recv(message)) {
+                                                   }
+                                                 }})
+                 .value();
+  const auto sender = HighThroughputSender::connect(one, url).value();
+  turn_until([&] { return sender->connected(); });
+  const std::byte bytes[100]{};
+  ASSERT_EQ(sender->send(bytes), net::SendOutcome::accepted);
+  turn_until([&] { return asked > 0; });
+  turn_until([&] { return !loop.turn(); });
+  const int before = asked;
+  EXPECT_FALSE(loop.turn());
+  EXPECT_GT(asked, before);
+  reads = true;
+  EXPECT_TRUE(loop.turn());
+  EXPECT_EQ(receiver->counters().messages, 1U);
+}
+
 TEST_F(ContextTest, what_the_network_knows_of_the_cause_is_said) {
   ContextOptions options = TwoEnds::small_pages();
   options.log = [this](LogLevel level, std::string_view text) {
