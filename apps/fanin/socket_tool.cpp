@@ -102,7 +102,9 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
   net::TransportRegistry transports;
   net::add_built_in_transports(transports);
   auto options = context_options(arguments, tool->url_, transports);
-  options.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); };
+  options.log = [&self = *tool](LogLevel level, std::string_view text) {
+    self.terminal_.log(level, text);
+  };
   tool->context_ = FANIN_TRY(message::Context::make(options, &transports));
   tool->resolver_.emplace(tool->context_->loop());
   tool->signals_ = FANIN_TRY(executive::Signals::make(
@@ -122,12 +124,6 @@ void SocketTool::end_or_give_up() {
   end();
 }
 
-// What the transport says of an attempt is the reason why there is no connection.
-void SocketTool::note(LogLevel level, std::string_view text) {
-  if (level == LogLevel::debug) reason_ = text;
-  terminal_.log(level, text);
-}
-
 void SocketTool::say_of_peer(std::string_view text) {
   peers_.write([this](LogLevel level, std::string_view line) { terminal_.log(level, line); },
                clock_.now(), LogLevel::info, text);
@@ -138,12 +134,12 @@ void SocketTool::listens_at(const net::Url& url) {
   say(fmt::format("listens at {}", url.text()));
 }
 
-void SocketTool::unconnected(message::CloseReason reason, std::string_view other_kind) {
+void SocketTool::unconnected(message::CloseReason reason, std::string_view trouble,
+                             std::string_view other_kind) {
   open_ = false; // it is connected again
   if (moved_ == 0) given_up_before_ = context_->given_up(); // introductions
   if (ending_ || context_->given_up() > given_up_before_) delivered_ = false;
-  if (reason != message::CloseReason::unreachable || reason_.empty())
-    reason_ = fmt::format("{}: {}", url_.text(), name(reason));
+  reason_ = fmt::format("{}: {}", url_.text(), trouble);
   if (reason != message::CloseReason::wrong_kind) return;
   outcome_ = fail(ErrorKind::refused, fmt::format("{}: {}", url_.text(), other_kind));
   end();

@@ -38,6 +38,7 @@ public:
   bool sent() const override { return page_.empty() && outbox_.empty(); }
   void close() override;
   bool connected() const override { return connector_.open(); }
+  std::string trouble() const override { return connector_.trouble(); }
   std::uint64_t message_max() const override { return message_max_; }
 
 private:
