@@ -6,19 +6,26 @@ import contextlib
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from fanin_run import FANIN, SOURCE, Folder, Port, Run, check_balanced, data_file, verify
+from fanin_run import FANIN, SOURCE, Folder, Port, Run, check_balanced, data_file, fanin, verify
 
 EXAMPLES = SOURCE / "examples"
 SMALL = ("buffers.readout=16MiB", "buffers.builder=48MiB")
 PROCESSES = ("network.url=tcp://127.0.0.1",)  # else all of it is one process
+NODES = ("event_manager", "readout.0", "readout.1", "builder.0", "builder.1")
+ON_THIS_HOST = (*(f"{node}.host={socket.gethostname()}" for node in NODES), *(f"{node}.cpu=0" for node in ("readout.0", "builder.0")),
+                *(f"readout.{i}.source.0.rate=500Hz" for i in range(2)),
+                *(f"{key}=tcp://127.0.0.1" for key in ("network.control", "network.data", "builder.0.url", "builder.1.url")))
 SETTINGS = {
     "quickstart": SMALL, "baseline/baseline": SMALL, "baseline/filter": SMALL, "folded/folded": SMALL, "timeslice/timeslice": (),
-    "trapezoidal/trapezoidal": (), "trapezoidal/filter": (), "receive": SMALL, "replay-hld": (*SMALL, "source.loops=0", "source.rate=2kHz"),
+    "trapezoidal/trapezoidal": (), "trapezoidal/filter": (), "receive": SMALL, "cluster": (*SMALL, *ON_THIS_HOST),
+    "replay-hld": (*SMALL, "source.loops=0", "source.rate=2kHz"),
+    **{f"replay-sls{which}": (*SMALL, "source.loops=0", "source.rate=50Hz") for which in ("", "-eiger", "-scan242")},
     "plugin-filter/filter": (*SMALL, *PROCESSES), "plugin-sink/sink": (*SMALL, *PROCESSES), "plugin-source/pulse": (*SMALL, *PROCESSES)}
 CHOSEN = sorted(SETTINGS) if os.environ.get("FANIN_EXAMPLES") == "all" else ["quickstart", "receive"]
 
@@ -31,10 +38,15 @@ def example(name, folder, port):
     if plugin:
         built = next(Path(FANIN).resolve().parent.parent.rglob(f"libfanin_test_{plugin[1]}.so"))
         config = folder.write("run.toml", config.read_text().replace(plugin[0], f'path = "{built}"'))
+    if name == "cluster":  # its hosts have several NUMA nodes
+        config = folder.write("run.toml", re.sub("^numa_node.*$", "", config.read_text(), flags=re.M))
     if name == "receive":
         settings.append(f"source.listen=tcp://127.0.0.1:{port.number}")
     if name == "replay-hld":
         settings.append(f"source.path={data_file('jpet-hld/xx14099113231.hld')}")
+    if name.startswith("replay-sls"):
+        files = re.search(r'^path = "\S*/sls-modules/(\S+)"', config.read_text(), re.M)[1]
+        settings.append(f"source.path={data_file('sls-modules')}/{files}")
     return [config, "--duration", "1h", *(word for setting in settings for word in ("--set", setting))]
 
 
@@ -80,3 +92,14 @@ def test_each_process_of_an_example_may_die(name):
                 check_balanced(result)
             if name != "plugin-sink/sink":  # its files are its own
                 verify(result)
+
+
+def test_the_one_process_of_an_example_may_die():
+    with Folder() as folder:
+        with Run(EXAMPLES / "inproc.toml", "--duration", "1h", "--set", f"run.output={folder.path / 'out'}") as run:
+            run.wait_for_events(1)
+            run.process.kill()
+            run.process.wait()
+        files = sorted((folder.path / "out").glob("*.h5"))
+        found = fanin("verify", *files, "--json", "-")
+        assert found.returncode == 0, found.stderr
