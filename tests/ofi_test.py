@@ -1,5 +1,6 @@
 """The event builder over libfabric: connected endpoints (tcp), and datagrams (shm; tcp-rxm). Runs, and deaths."""
 
+import contextlib
 import json
 import signal
 
@@ -8,6 +9,7 @@ import pytest
 import death_test as death
 import fanin_run
 from fanin_run import Folder, Run, check_balanced, fanin, verify
+from tools_test import Tool
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +62,12 @@ def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
 
 def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
     death.test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe()
+
+
+# One page each is posted before a peer has said who it is, two afterwards: all of them are connected, and at work.
+def test_a_receiver_has_room_for_as_many_peers_as_it_is_told():
+    with Tool("receive", "ofi+tcp://127.0.0.1", "--peers", 12) as receiver, contextlib.ExitStack() as senders:
+        url = receiver.url()
+        for _ in range(12):
+            senders.enter_context(Tool("send", url, "--rate", "10Hz")).wait_for(r"[1-9][0-9]* messages")
+        assert receiver.end(signal.SIGINT)["connections"] == 12

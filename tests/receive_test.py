@@ -344,6 +344,23 @@ def test_an_example_sender_whose_front_end_counts_again_is_in_doubt():
             assert "began to count again" in result["error"], result["error"]
 
 
+def test_a_counter_that_wraps_at_the_end_of_a_run_fails_it_with_the_width_to_be_given():
+    with Folder() as folder, Port() as port:
+        with run_of_one_source(folder, port) as run:
+            sender = PlainSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            for event in range(65500, 65536):
+                sender.send(event, b"data")
+            run.wait_for(" 36 events ")
+            for event in range(10):
+                sender.send(event, b"other")
+            run.wait_for("fragments dropped: number_back")
+            run.signal()
+            result = run.finish(status=1)
+        assert result["events"]["built"] == 36, result["events"]
+        assert "`counter_bits = 16`" in result["failed_sources"]["0x300"], result
+        assert "`counter_bits = 16`" in result["error"], result["error"]
+
+
 class LosesTheEnd:
     """A connection that is lost when the other side has read the end."""
 

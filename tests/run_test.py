@@ -156,6 +156,8 @@ def test_a_run_file_says_what_the_run_was():
         with Run(config, "--events", "100", "--set", "run.comment=before the repair", "--set", "run.metadata.shift=4",
                  "--set", "network.url=inproc://") as run:
             result = run.finish()
+        assert result["comment"] == "before the repair", result
+        assert result["metadata"] == {"beam": "150 GeV", "hv": True, "shift": 4}, result
         with h5py().File(result["files"][0]) as file:
             used = tomllib.loads(file["configuration"][0].decode())
             assert used["network"]["url"] == "inproc://" and used["run"]["metadata"]["shift"] == 4, used

@@ -57,6 +57,7 @@ void add_publish(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("publish", "Publish messages with a tag");
   add_tool_options(*command, *arguments);
   add_message_options(*command, *arguments);
+  add_peers_option(*command, *arguments);
   command->add_option("--tag", arguments->tag, "A number")->required()->check(natural_number(0));
   command
       ->add_option("--slow", arguments->slow,

@@ -50,6 +50,7 @@ void add_receive(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *arguments);
   add_mode_option(*command, *arguments);
+  add_peers_option(*command, *arguments);
   command->callback(
       [arguments, &status] { status = status_of(run_tool(*arguments, run_receiver)); });
 }

@@ -28,11 +28,12 @@ Result<int> send_through(SocketTool& tool) {
     tool.say(fmt::format("connected to {}", tool.url().text()));
     tool.open();
   };
-  options.on_disconnected = [&tool](auto reason) {
-    tool.unconnected(reason, other_kind(tool.mode()));
+  std::unique_ptr<Socket> socket;
+  options.on_disconnected = [&](auto reason) {
+    tool.unconnected(reason, socket->trouble(), other_kind(tool.mode()));
   };
   options.on_writable = [&tool] { tool.open(); };
-  const auto socket = FANIN_TRY(Socket::connect(tool.context(), tool.url(), std::move(options)));
+  socket = FANIN_TRY(Socket::connect(tool.context(), tool.url(), std::move(options)));
   tool.send_with([&tool, &socket] { return socket->send(tool.message()); });
   const auto sent = [&] {
     if constexpr (requires { socket->sent(); }) return socket->sent();

@@ -21,7 +21,16 @@ constexpr Duration progress_every = std::chrono::seconds{1};
 constexpr Duration linger = std::chrono::seconds{5}; // after --duration, as the transports
 constexpr Duration soon = std::chrono::milliseconds{200}; // what takes less needs no arguments
 constexpr std::uint32_t size_max = 64U << 20;
+constexpr std::uint32_t peers_max = 1'000'000;
 constexpr int messages_per_turn = 1024;
+
+message::ContextOptions context_options(const ToolOptions& arguments, const net::Url& url,
+                                        const net::TransportRegistry& transports) {
+  message::ContextOptions options;
+  if (!arguments.connects)
+    options.receive_pool.pages += transports.pages_in_advance(url, arguments.peers);
+  return options;
+}
 
 } // namespace
 
@@ -42,6 +51,13 @@ void add_message_options(CLI::App& command, ToolOptions& arguments) {
 void add_mode_option(CLI::App& command, ToolOptions& arguments) {
   command.add_option("--mode", arguments.mode, "high-throughput or low-latency")
       ->check(CLI::IsMember({"high-throughput", "low-latency"}));
+}
+
+void add_peers_option(CLI::App& command, ToolOptions& arguments) {
+  command
+      .add_option("--peers", arguments.peers,
+                  "Memory for so many peers at a time, over verbs and ofi; default 32")
+      ->check(natural_number(1));
 }
 
 SocketTool::SocketTool(const ToolOptions& arguments)
@@ -70,6 +86,8 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
   reading.size("--size", arguments.size, size);
   if (size > size_max)
     reading.fail_with("--size", fmt::format("{} at most", format_size(size_max)));
+  if (arguments.peers > peers_max)
+    reading.fail_with("--peers", fmt::format("{} at most", peers_max));
   reading.rate("--rate", arguments.rate, tool->period_);
   if (!arguments.duration.empty()) {
     if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
@@ -81,8 +99,13 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& argument
       arguments.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
   tool->message_.resize(size);
   tool->json_ = FANIN_TRY(OutputFile::open("--json", arguments.json));
-  tool->context_ = FANIN_TRY(message::Context::make(
-      {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }}));
+  net::TransportRegistry transports;
+  net::add_built_in_transports(transports);
+  auto options = context_options(arguments, tool->url_, transports);
+  options.log = [&self = *tool](LogLevel level, std::string_view text) {
+    self.terminal_.log(level, text);
+  };
+  tool->context_ = FANIN_TRY(message::Context::make(options, &transports));
   tool->resolver_.emplace(tool->context_->loop());
   tool->signals_ = FANIN_TRY(executive::Signals::make(
       tool->context_->loop(), {.on_signal =
@@ -101,12 +124,6 @@ void SocketTool::end_or_give_up() {
   end();
 }
 
-// What the transport says of an attempt is the reason why there is no connection.
-void SocketTool::note(LogLevel level, std::string_view text) {
-  if (level == LogLevel::debug) reason_ = text;
-  terminal_.log(level, text);
-}
-
 void SocketTool::say_of_peer(std::string_view text) {
   peers_.write([this](LogLevel level, std::string_view line) { terminal_.log(level, line); },
                clock_.now(), LogLevel::info, text);
@@ -117,12 +134,12 @@ void SocketTool::listens_at(const net::Url& url) {
   say(fmt::format("listens at {}", url.text()));
 }
 
-void SocketTool::unconnected(message::CloseReason reason, std::string_view other_kind) {
+void SocketTool::unconnected(message::CloseReason reason, std::string_view trouble,
+                             std::string_view other_kind) {
   open_ = false; // it is connected again
   if (moved_ == 0) given_up_before_ = context_->given_up(); // introductions
   if (ending_ || context_->given_up() > given_up_before_) delivered_ = false;
-  if (reason != message::CloseReason::unreachable || reason_.empty())
-    reason_ = fmt::format("{}: {}", url_.text(), name(reason));
+  reason_ = fmt::format("{}: {}", url_.text(), trouble);
   if (reason != message::CloseReason::wrong_kind) return;
   outcome_ = fail(ErrorKind::refused, fmt::format("{}: {}", url_.text(), other_kind));
   end();

@@ -36,11 +36,13 @@ struct ToolOptions {
   std::string json;
   bool quiet = false;
   bool connects = false; // to where another one listens
+  std::uint32_t peers = 32; // at a time; of those that listen
   std::string no_peer = "no answer"; // what is said where no other side has connected
 };
 void add_tool_options(CLI::App& command, ToolOptions& arguments);
 void add_message_options(CLI::App& command, ToolOptions& arguments); // of those that send
 void add_mode_option(CLI::App& command, ToolOptions& arguments);
+void add_peers_option(CLI::App& command, ToolOptions& arguments); // of those that listen
 
 class SocketTool final : net::Service {
 public:
@@ -65,7 +67,9 @@ public:
   void open(bool open = true);
   // A connection to the other side could not be made or has ended. `other_kind`: what to say of a
   // socket that is no counterpart, which ends the tool: another attempt would not help.
-  void unconnected(message::CloseReason reason, std::string_view other_kind);
+  // `trouble`: what the socket says of it.
+  void unconnected(message::CloseReason reason, std::string_view trouble,
+                   std::string_view other_kind);
   void too_large_for_one(); // a subscriber does not take messages of --size
   // Around taking what has come: notes the times, ends at --count. A page, or a turn of the loop,
   // may have more messages than are left: those are taken too, and do not count.
@@ -103,7 +107,6 @@ private:
   bool send_one();
   void end_or_give_up();
   void count_subscribers();
-  void note(LogLevel level, std::string_view text);
   [[nodiscard]] Result<> judge(const message::SocketCounters& counters) const;
   // Messages and bytes that count, of those that the socket has counted.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t>

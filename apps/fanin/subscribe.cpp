@@ -78,8 +78,9 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) 
   options.on_connected = [&tool](auto) {
     tool.say(fmt::format("connected to {}", tool.url().text()));
   };
-  options.on_disconnected = [&tool](auto, auto reason) {
-    tool.unconnected(reason, "the other side is no publisher; use fanin send for a receiver");
+  options.on_disconnected = [&](auto, auto reason) {
+    tool.unconnected(reason, socket->trouble(),
+                     "the other side is no publisher; use fanin send for a receiver");
   };
   socket = message::Subscriber::make(tool.context(), std::move(options));
   for (const message::Tag tag : arguments.tags)

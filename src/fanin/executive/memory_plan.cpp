@@ -314,6 +314,8 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
   if (configuration.monitoring.on()) {
     plan.published = {publisher_page, publisher_pages};
     plan.readers = {reader_page, reader_pages};
+    if (node.monitoring_url)
+      plan.readers.pages += posted_pages(transports, {&*node.monitoring_url, 1}, readers_max);
     plan.queues = readers_max * reader_queue;
     if (largest_event(configuration) > small_event_max) plan.queues += large_events_max;
   }

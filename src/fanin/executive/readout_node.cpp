@@ -23,7 +23,6 @@ Result<> ReadoutNode::make() {
   const std::span sources = std::span(context_.configuration->sources).subspan(first, last - first);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     auto input = FANIN_TRY(make_input(sources[i], *context_.pools->sources[i]));
-    sources_.emplace_back(sources[i].settings.name, input.source.get());
     inputs_.push_back(std::move(input));
   }
   return {};
@@ -84,6 +83,8 @@ void ReadoutNode::describe(json::Value& report) {
   report["bytes_sent"] = bytes_sent_;
   if (!unit_) return;
   for (const auto& [name, source] : sources_) {
+    if (const std::string why = source->dropped_since_wrap(); !why.empty())
+      report["failed_sources"][name] = why;
     for (const auto& counter : source->counters()) {
       if (counter.value != 0) report["source_counters"][name][counter.name] = counter.value;
     }
@@ -124,6 +125,7 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
   auto watched =
       std::make_unique<WatchedSource>(std::move(made), settings.name, *context_.loop, context_.log);
   FANIN_TRY(watched->prepare());
+  sources_.emplace_back(settings.name, watched.get());
   builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
   input.queue.window = context_.plan->window;
   return input;

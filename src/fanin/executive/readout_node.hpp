@@ -9,6 +9,7 @@
 
 #include "fanin/builder/readout/readout_unit.hpp"
 #include "fanin/executive/node.hpp"
+#include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive {
 
@@ -32,6 +33,7 @@ public:
   [[nodiscard]] builder::ReadoutUnit* unit() { return unit_ ? &*unit_ : nullptr; } // null: it left
 
 private:
+  // Also adds it to sources_.
   [[nodiscard]] Result<builder::ReadoutInput> make_input(const config::Source& source,
                                                          memory::PagePool& pool);
   void leave(const std::string& why);
@@ -40,7 +42,7 @@ private:
   std::size_t readout_;
   std::vector<builder::ReadoutInput> inputs_; // until start()
   std::optional<builder::ReadoutUnit> unit_;
-  std::vector<std::pair<std::string, const source::Source*>>
+  std::vector<std::pair<std::string, const WatchedSource*>>
       sources_; // of inputs_ or unit_, with names
   std::uint64_t bytes_sent_ = 0; // known at the end
   RunNumber run_ = 0; // joined last; 0: none yet

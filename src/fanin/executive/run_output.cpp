@@ -156,8 +156,9 @@ public:
                                     .integrity = system().integrity,
                                     .loop = owner.loop,
                                     .log = owner.log}));
-    return std::make_unique<WatchedSink>(
-        std::move(sink), fmt::format("sink \"{}\"", configuration().sink.type), owner.log);
+    return std::make_unique<WatchedSink>(std::move(sink),
+                                         fmt::format("sink \"{}\"", configuration().sink.type),
+                                         owner.loop->clock(), owner.log);
   }
 
 private:

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
@@ -134,6 +135,8 @@ json::Value RunView::result() const {
   for (const auto& [key, value] : result.object()) {
     if (key != "report" && key != "node" && key != "waited_for") clean[key] = value;
   }
+  clean["comment"] = configuration_.run.comment;
+  clean["metadata"] = storage::metadata_json(configuration_.run.metadata);
   add_resources(clean);
   add_source_counters(clean);
   add_failures(clean);

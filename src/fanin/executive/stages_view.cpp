@@ -171,9 +171,8 @@ json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
   bool ledgers = true; // each slice has one; else nobody knows what is lost
-  // By the group with the most: the slices lack these events.
-  std::uint64_t undelivered = 0;
-  std::uint64_t lost_in_groups = 0;
+  std::uint64_t undelivered = 0; // by the group with the most: the slices lack these events
+  std::uint64_t known = 0; // to the group with the most: each has all events
   json::Value files{json::List{}};
   std::string error;
   std::uint64_t run = 0;
@@ -189,7 +188,8 @@ json::Value StagesView::result() const {
     for (const auto& file : one.at("files").list()) files.append(file);
     if (entry.configuration->forwards()) {
       undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
-      lost_in_groups = std::max(lost_in_groups, one.at("events").at("lost").natural());
+      known = std::max(known, one.at("events").at("built").natural() +
+                                  one.at("events").at("lost").natural());
     } else {
       ledgers = ledgers && one.at("ledger").boolean(true);
       for (const auto& [kind, count] : one.at("events").object())
@@ -198,7 +198,10 @@ json::Value StagesView::result() const {
     configurations[entry.name] = std::move(one);
   }
   events["undelivered"] = undelivered;
-  events["lost"] = events.at("lost").natural() + lost_in_groups;
+  // Both stages may have lost the same event, and a slice may have built one that a group has lost,
+  // from the other groups: so what is not built counts.
+  const std::uint64_t accounted = events.at("built").natural() + undelivered;
+  events["lost"] = std::max(events.at("lost").natural(), known - std::min(known, accounted));
   if (!ledgers) events = json::Object{{"built", events.at("built")}};
   return json::Object{{"run", run},
                       {"duration_s", duration},

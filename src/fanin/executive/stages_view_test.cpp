@@ -142,7 +142,7 @@ TEST_F(StagesViewTest, the_line_names_a_slice_that_has_not_begun) {
 }
 
 TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
-  result(group, 30);
+  result(group, 32);
   result(slice0, 10);
   result(slice1, 20);
   const json::Value all = view_.result();
@@ -155,7 +155,7 @@ TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slic
   const json::Value& one = all.at("configurations").at("group");
   EXPECT_EQ(one.at("stage").natural(), 1U);
   EXPECT_EQ(one.at("file").text(), "a/group.toml");
-  EXPECT_EQ(one.at("events").at("built").natural(), 30U);
+  EXPECT_EQ(one.at("events").at("built").natural(), 32U);
   EXPECT_EQ(one.find("report"), nullptr);
   EXPECT_EQ(all.at("configurations").at("b/slice.toml").at("stage").natural(), 2U);
   EXPECT_THAT(stages_text(all),
@@ -175,7 +175,7 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
 }
 
 TEST_F(StagesViewTest, events_that_were_lost_count_in_whichever_stage_that_was) {
-  result(group, 300, false, 0, 7);
+  result(group, 302, false, 0, 7);
   result(slice0, 100, true, 0, 0);
   result(slice1, 200, true, 0, 2);
   const json::Value all = view_.result();
@@ -183,6 +183,21 @@ TEST_F(StagesViewTest, events_that_were_lost_count_in_whichever_stage_that_was) 
   EXPECT_THAT(stages_text(all),
               HasSubstr("0 incomplete, 9 lost\n           lost: 7 in group 'group', 2 in "
                         "slice 'b/slice.toml'\n"));
+}
+
+TEST(StagesOfTwoGroups, an_event_that_a_group_has_lost_counts_as_lost_only_if_no_slice_builds_it) {
+  const std::vector<config::Configuration> all{configuration_of("group0.toml", true),
+                                               configuration_of("group1.toml", true),
+                                               configuration_of("slice.toml", false)};
+  StagesView view{all};
+  const auto result = [&](std::size_t index, int built, int lost) {
+    view.on_report(index, json::Object{{"report", "result"},
+                                       {"events", json::Object{{"built", built}, {"lost", lost}}}});
+  };
+  result(0, 300, 0);
+  result(1, 295, 5); // the slice builds three of them without this group, and loses the others
+  result(2, 298, 2);
+  EXPECT_EQ(view.result().at("events").at("lost").natural(), 2U);
 }
 
 TEST(StagesOfTwoGroups, an_event_that_both_groups_have_lost_counts_once) {

@@ -9,9 +9,13 @@
 #include "fanin/base/thrown.hpp"
 
 namespace fanin::executive {
+
 WatchedSink::WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name,
-                         LogFunction log)
-    : inner_(std::move(inner)), name_(std::move(name)), log_(std::move(log)) {
+                         const Clock& clock, LogFunction log)
+    : inner_(std::move(inner)),
+      name_(std::move(name)),
+      log_(std::move(log)),
+      calls_(clock, log_, name_, "builder unit") {
   inner_->on_commit([this](const storage::Committed& done) {
     if (on_own_thread()) committed(done);
   });
@@ -47,8 +51,9 @@ void WatchedSink::fail_for_good(ErrorKind kind, std::string_view why) {
 }
 
 template <class Call>
-bool WatchedSink::call_inner(const Call& call) {
+bool WatchedSink::call_inner(const char* function, const Call& call) {
   try {
+    const CallWatch::Running running(calls_, function);
     call();
     return true;
   } catch (...) {
@@ -75,7 +80,7 @@ storage::SubmitOutcome WatchedSink::submit(storage::BuiltBatch& batch) {
   const std::size_t pieces = batch.pieces.size();
   auto outcome = SubmitOutcome::busy;
   open_.insert(ticket);
-  call_inner([&] { outcome = inner_->submit(batch); });
+  call_inner("submit", [&] { outcome = inner_->submit(batch); });
   if (outcome == SubmitOutcome::accepted) return outcome;
   const bool kept = open_.erase(ticket) != 0 && batch.pieces.size() == pieces;
   std::erase(committed_, ticket);
@@ -86,7 +91,7 @@ storage::SubmitOutcome WatchedSink::submit(storage::BuiltBatch& batch) {
 
 bool WatchedSink::poll() {
   bool worked = false;
-  if (!failed_) call_inner([&] { worked = inner_->poll(); });
+  if (!failed_) call_inner("poll", [&] { worked = inner_->poll(); });
   if (!failed_) take_files();
   if (other_thread_.exchange(false) && !failed_)
     fail_for_good(ErrorKind::internal, "it called back from another thread than that of the loop");
@@ -105,7 +110,7 @@ bool WatchedSink::poll() {
 
 // Named once each, in order.
 void WatchedSink::take_files() {
-  call_inner([this] {
+  call_inner("files", [this] {
     if (inner_->file_count() <= files_.size()) return;
     const auto files = inner_->files();
     for (std::size_t i = files_.size(); i < files.size(); ++i) {
@@ -121,7 +126,7 @@ void WatchedSink::take_files() {
 
 void WatchedSink::check_end() {
   bool ended = false;
-  call_inner([&] { ended = inner_->finished(); });
+  call_inner("finished", [&] { ended = inner_->finished(); });
   if (failed_ || !ended || open_.empty()) return;
   fail_for_good(ErrorKind::internal, fmt::format("it has finished, and {} not committed",
                                                  counted(open_.size(), "batch is", "batches are")));
@@ -131,7 +136,7 @@ bool WatchedSink::arm() {
   if (!committed_.empty() || !failures_.empty()) return false;
   if (failed_) return true;
   bool idle = false;
-  call_inner([&] { idle = inner_->arm(); });
+  call_inner("arm", [&] { idle = inner_->arm(); });
   return idle && !failed_;
 }
 
@@ -142,16 +147,16 @@ int WatchedSink::descriptor() const {
 }
 
 void WatchedSink::run_began(std::int64_t unix_ns) {
-  if (!failed_) call_inner([this, unix_ns] { inner_->run_began(unix_ns); });
+  if (!failed_) call_inner("run_began", [this, unix_ns] { inner_->run_began(unix_ns); });
 }
 
 void WatchedSink::run_ended() {
-  if (!failed_) call_inner([this] { inner_->run_ended(); });
+  if (!failed_) call_inner("run_ended", [this] { inner_->run_ended(); });
 }
 
 void WatchedSink::finish() {
   finishing_ = true;
-  if (!failed_) call_inner([this] { inner_->finish(); });
+  if (!failed_) call_inner("finish", [this] { inner_->finish(); });
 }
 
 bool WatchedSink::finished() const {

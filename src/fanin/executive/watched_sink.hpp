@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "fanin/base/log.hpp"
+#include "fanin/executive/call_watch.hpp"
 #include "fanin/storage/event_sink.hpp"
 
 namespace fanin::executive {
 
 class WatchedSink final : public storage::EventSink {
 public:
-  // `name`: human-readable. Thread: the one that makes it.
-  WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name, LogFunction log);
+  // `name`: human-readable. The clock outlives it. Thread: the one that makes it.
+  WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name, const Clock& clock,
+              LogFunction log);
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
   void run_began(std::int64_t unix_ns) override;
@@ -44,9 +46,9 @@ private:
   [[nodiscard]] bool on_own_thread();
   void committed(const storage::Committed& committed);
   void fail_for_good(ErrorKind kind, std::string_view why);
-  // Calls the inner sink. False: it threw, which is treated as its failure.
+  // Calls this function of the inner sink. False: it threw, which is treated as its failure.
   template <class Call>
-  bool call_inner(const Call& call);
+  bool call_inner(const char* function, const Call& call);
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
   Value call_or(const Call& call, Value otherwise) const;
@@ -56,6 +58,7 @@ private:
   std::unique_ptr<storage::EventSink> inner_;
   std::string name_;
   LogFunction log_;
+  CallWatch calls_;
   std::thread::id thread_ = std::this_thread::get_id();
   std::atomic<bool> other_thread_{false}; // it called back from there
   std::set<std::uint64_t> open_; // tickets that it has taken and not committed

@@ -87,7 +87,11 @@ struct Watched : ::testing::Test {
   std::vector<std::string> failures, fatal_failures, lines;
   std::unique_ptr<InnerSink> made = std::make_unique<InnerSink>();
   InnerSink& inner = *made;
-  WatchedSink sink{std::move(made), "sink \"x\"",
+  struct TestClock final : Clock {
+    [[nodiscard]] Time now() const override { return time; }
+    Time time{};
+  } clock;
+  WatchedSink sink{std::move(made), "sink \"x\"", clock,
                    [this](LogLevel, std::string_view text) { lines.emplace_back(text); }};
 };
 
@@ -122,6 +126,23 @@ TEST_F(Watched, passes_on_what_a_good_sink_does_with_new_files_first) {
   sink.poll();
   EXPECT_TRUE(sink.finished());
   EXPECT_THAT(sink.files(), ElementsAre("a"));
+}
+
+TEST_F(Watched, is_named_with_the_call_in_which_it_blocks_its_builder_unit) {
+  using std::chrono::milliseconds;
+  inner.on_submit = [this](BuiltBatch& batch) {
+    batch = {};
+    clock.time += milliseconds{1500};
+    return SubmitOutcome::accepted;
+  };
+  inner.on_poll = [this] { clock.time += milliseconds{4000}; };
+  (void)submit(1);
+  (void)submit(2); // within a minute, and no worse
+  sink.poll();
+  EXPECT_THAT(lines, ElementsAre("sink \"x\": its submit() has blocked its builder unit for 1.5 s; "
+                                 "it must return at once",
+                                 "sink \"x\": its poll() has blocked its builder unit for 4 s; it "
+                                 "must return at once"));
 }
 
 TEST_F(Watched, that_commits_while_it_takes_a_batch_is_heard_at_the_next_poll) {

@@ -14,8 +14,6 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration log_period = std::chrono::seconds{1};
-constexpr Duration blocked_long = std::chrono::seconds{1};
-constexpr Duration blocked_log_period = std::chrono::minutes{1};
 
 // How wide its counter may be, if its numbers fell from the end of that range to its begin; 0: they
 // did not.
@@ -32,11 +30,14 @@ int bits_of_wrap(const source::FragmentQueue& queue) {
   return 0;
 }
 
+std::string remedy_for_wrap(int bits) {
+  return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run with "
+                     "`counter_bits = {}` at this source",
+                     bits, bits);
+}
+
 std::string remedy_for_fall(const source::FragmentQueue& queue) {
-  if (const int bits = bits_of_wrap(queue); bits != 0)
-    return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run "
-                       "with `counter_bits = {}` at this source",
-                       bits, bits);
+  if (const int bits = bits_of_wrap(queue); bits != 0) return remedy_for_wrap(bits);
   return "start a new run, with all counters reset together";
 }
 
@@ -44,25 +45,11 @@ std::string remedy_for_fall(const source::FragmentQueue& queue) {
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
                              net::Loop& loop, LogFunction log)
-    : inner_(std::move(inner)), name_(std::move(name)), loop_(loop), log_(std::move(log)) {}
-
-// Nothing else happens in the readout unit meanwhile: other nodes may take it for dead.
-template <class Call>
-auto WatchedSource::timed(const char* function, Call call) {
-  const Time begin = loop_.clock().now();
-  auto result = call();
-  const Time end = loop_.clock().now();
-  const Duration blocked = end - begin;
-  if (blocked < blocked_long || (end < blocked_until_ && blocked < 2 * blocked_said_))
-    return result;
-  blocked_said_ = blocked;
-  blocked_until_ = end + blocked_log_period;
-  log_(
-      LogLevel::warning,
-      fmt::format("source {}: its {}() has blocked its readout unit for {}; it must return at once",
-                  name_, function, format_duration(blocked)));
-  return result;
-}
+    : inner_(std::move(inner)),
+      name_(std::move(name)),
+      loop_(loop),
+      log_(std::move(log)),
+      calls_(loop.clock(), log_, fmt::format("source {}", name_), "readout unit") {}
 
 template <class Call, class Value>
 Value WatchedSource::call_or(Call call, Value otherwise) const {
@@ -85,7 +72,8 @@ Result<> WatchedSource::prepare() {
 
 Result<> WatchedSource::start(EventNumber first_event, Time now) {
   try {
-    return timed("start", [&] { return inner_->start(first_event, now); });
+    const CallWatch::Running call(calls_, "start");
+    return inner_->start(first_event, now);
   } catch (...) {
     return std::unexpected(thrown());
   }
@@ -130,10 +118,12 @@ std::vector<source::SourceCounter> WatchedSource::counters() const {
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result;
   try {
-    result = timed("read", [&] { return inner_->read(queue, now); });
+    const CallWatch::Running call(calls_, "read");
+    result = inner_->read(queue, now);
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
+  wrapped_bits_ = queue.numbers().went_back() == 0 ? 0 : bits_of_wrap(queue);
   for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
@@ -145,6 +135,11 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
     log_doubt(queue);
   }
   return result;
+}
+
+std::string WatchedSource::dropped_since_wrap() const {
+  if (wrapped_bits_ == 0) return {};
+  return "all that it sent last was dropped: " + remedy_for_wrap(wrapped_bits_);
 }
 
 void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropReason reason,

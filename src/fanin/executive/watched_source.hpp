@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fanin/base/log.hpp"
+#include "fanin/executive/call_watch.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/source/source.hpp"
 
@@ -31,13 +32,14 @@ public:
   [[nodiscard]] std::string listening_url() const override;
   [[nodiscard]] std::vector<source::SourceCounter> counters() const override;
 
+  // Why all that it has sent lately was dropped, where it seems that its counter has wrapped and
+  // that its width was not given; empty: it was not.
+  [[nodiscard]] std::string dropped_since_wrap() const;
+
 private:
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
   Value call_or(Call call, Value otherwise) const;
-  // Calls the source, and names it in the log if it has blocked for long.
-  template <class Call>
-  auto timed(const char* function, Call call);
   void log_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
   void log_stuck(const source::FragmentQueue& queue);
   void log_doubt(const source::FragmentQueue& queue);
@@ -47,12 +49,12 @@ private:
   std::string name_;
   net::Loop& loop_;
   LogFunction log_;
+  CallWatch calls_;
   std::array<std::uint64_t, wire::drop_reasons> logged_{}; // of each reason
   std::array<Time, wire::drop_reasons> next_log_{}; // likewise
-  Duration blocked_said_{}; // the longest that was logged lately
-  Time blocked_until_{}; // a shorter one is not logged before
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
+  int wrapped_bits_ = 0; // of its counter, if nothing was accepted since it wrapped; 0: it did not
   bool in_doubt_ = false; // as it was logged
   mutable bool throw_logged_ = false;
 };

@@ -212,6 +212,28 @@ TEST(WatchedSource, names_the_width_of_a_counter_that_wraps_and_was_not_given) {
   }
 }
 
+TEST(WatchedSource, says_at_the_end_that_all_since_its_counter_wrapped_was_dropped) {
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 8});
+  ASSERT_TRUE(pool) << pool.error().text;
+  source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  queue.start(65530);
+  auto one_by_one = std::make_unique<OneByOne>();
+  OneByOne& inner = *one_by_one;
+  inner.size = 8;
+  WatchedSource watched(std::move(one_by_one), "left", loop, [](LogLevel, auto) {});
+  const auto read = [&](EventNumber event) {
+    inner.event = event;
+    (void)watched.read(queue, Time{});
+  };
+  for (EventNumber event = 65530; event < 65536; ++event) read(event);
+  EXPECT_EQ(watched.dropped_since_wrap(), "");
+  for (EventNumber event = 0; event < 3; ++event) read(event);
+  EXPECT_THAT(watched.dropped_since_wrap(),
+              HasSubstr("all that it sent last was dropped: its counter seems to have 16 bits"));
+  for (EventNumber event = 65536; event < 65540; ++event) read(event); // it did not wrap
+  EXPECT_EQ(watched.dropped_since_wrap(), "");
+}
+
 TEST(WatchedSource, says_once_that_a_source_is_dropped_and_that_it_is_in_doubt) {
   const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
   ASSERT_TRUE(pool) << pool.error().text;

@@ -23,15 +23,12 @@ Acceptor::~Acceptor() { close(); }
 void Acceptor::close() {
   listeners_.clear();
   hello_deadline_.cancel();
-  for (const auto& [key, deadline] : unidentified_) key.transport->close(key.id);
+  for (const auto& [link, deadline] : unidentified_) net::Link(link).close();
   unidentified_.clear();
-  for (const auto& [key, peer] : peers_) {
-    key.transport->close(key.id);
-    peer->link = {};
-  }
+  for (const auto& [link, peer] : peers_) peer->link.close();
   peers_.clear();
   by_id_.clear();
-  last_key_ = {};
+  last_link_ = {};
   admitted_ = 0;
 }
 
@@ -56,65 +53,65 @@ std::shared_ptr<Peer> Acceptor::find(PeerId id) const {
 
 // The peer that spoke last speaks next, most often. Kept as a share of its own, so that it lives
 // until its handler returns.
-const std::shared_ptr<Peer>& Acceptor::lookup(const Key& key) {
-  if (key != last_key_) {
-    const auto found = peers_.find(key);
+const std::shared_ptr<Peer>& Acceptor::lookup(const net::Link& link) {
+  if (link != last_link_) {
+    const auto found = peers_.find(link);
     last_ = found == peers_.end() ? nullptr : found->second;
-    last_key_ = key;
+    last_link_ = link;
   }
   return last_;
 }
 
-void Acceptor::forget(const Key& key) {
-  unidentified_.erase(key);
-  if (const auto found = peers_.find(key); found != peers_.end()) {
+void Acceptor::forget(const net::Link& link) {
+  unidentified_.erase(link);
+  if (const auto found = peers_.find(link); found != peers_.end()) {
     by_id_.erase(found->second->id);
     peers_.erase(found);
   }
-  last_key_ = {};
+  last_link_ = {};
 }
 
 void Acceptor::on_event(net::Transport& transport, net::Event& event) {
-  const Key key{&transport, event.connection};
+  const net::Link link{&transport, event.connection};
   switch (event.kind) {
   case net::EventKind::accepted: {
     const Time deadline = context_.loop().now() + hello_timeout;
-    unidentified_.emplace(key, deadline);
+    unidentified_.emplace(link, deadline);
     if (!hello_deadline_.active()) hello_deadline_.start(context_.loop(), deadline);
     break;
   }
   case net::EventKind::connected: break; // it does not connect
   case net::EventKind::message:
-    if (const auto& peer = lookup(key)) {
+    if (const auto& peer = lookup(link)) {
       owner_.on_message(peer, event);
     } else {
-      introduce(key, event);
+      introduce(link, event);
     }
     break;
   case net::EventKind::writable:
-    if (const auto& peer = lookup(key)) {
+    if (const auto& peer = lookup(link)) {
       if (peer->answer_owed) welcome(*peer);
       owner_.on_writable(*peer);
     }
     break;
-  case net::EventKind::closed: ended(key, reason_of(event.reason)); break;
+  case net::EventKind::closed: ended(link, reason_of(event.reason)); break;
   }
 }
 
-void Acceptor::introduce(const Key& key, const net::Event& event) {
+void Acceptor::introduce(const net::Link& link, const net::Event& event) {
   const auto hello = read_hello(event.message.bytes());
-  if (!hello) return turn_away(key, hello.error());
+  if (!hello) return turn_away(link, hello.error());
   std::shared_ptr<Peer> peer = owner_.admit(*hello);
-  if (peer == nullptr) return turn_away(key, CloseReason::wrong_kind);
-  peer->link = {key.transport, key.id};
+  if (peer == nullptr) return turn_away(link, CloseReason::wrong_kind);
+  peer->link = link;
   peer->id = static_cast<PeerId>(next_id_++);
   peer->hello = *hello;
   peer->name = peer->link.peer();
   peer->link.mark_identified();
-  unidentified_.erase(key);
-  peers_.emplace(key, peer);
+  unidentified_.erase(link);
+  peers_.emplace(link, peer);
   by_id_.emplace(peer->id, peer);
-  last_key_ = {};
+  last_link_ = {};
   ++admitted_;
   ++counters_.connections;
   welcome(*peer);
@@ -122,47 +119,46 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
 }
 
 void Acceptor::welcome(Peer& peer) {
-  peer.answer_owed = answer({peer.link.transport, peer.link.id}, peer.hello.kind, Refusal::none) ==
-                     net::SendOutcome::backpressure;
+  peer.answer_owed =
+      answer(peer.link, peer.hello.kind, Refusal::none) == net::SendOutcome::backpressure;
 }
 
-net::SendOutcome Acceptor::answer(const Key& key, SocketKind kind, Refusal refusal) {
+net::SendOutcome Acceptor::answer(const net::Link& link, SocketKind kind, Refusal refusal) {
   const Hello hello{.kind = kind,
                     .refusal = refusal,
                     .page_max = context_.receive_pool().page_size() / 2,
                     .message_max = options_.message_max,
                     .lent_max = options_.send_queue_bytes / 2};
   const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
-  return key.transport->send(key.id, {&view, 1});
+  return link.send({&view, 1});
 }
 
-void Acceptor::turn_away(const Key& key, CloseReason reason) {
+void Acceptor::turn_away(const net::Link& link, CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  context_.log_of_peers(
-      fmt::format("{}: refused: {}", key.transport->peer_name(key.id), name(reason)));
+  context_.log_of_peers(fmt::format("{}: refused: {}", link.peer(), name(reason)));
   // Who speaks another language, or none, is not answered.
   const bool understands =
       reason == CloseReason::wrong_kind || reason == CloseReason::wrong_version;
   if (understands) {
-    (void)answer(key, SocketKind::low_latency,
+    (void)answer(link, SocketKind::low_latency,
                  reason == CloseReason::wrong_kind ? Refusal::wrong_kind : Refusal::wrong_version);
   }
-  key.transport->close(key.id, !understands);
-  forget(key);
+  net::Link(link).close(!understands);
+  forget(link);
 }
 
 void Acceptor::close_silent() {
   const Time now = context_.loop().now();
   Time next = never;
-  std::vector<Key> late;
-  for (const auto& [key, deadline] : unidentified_) {
+  std::vector<net::Link> late;
+  for (const auto& [link, deadline] : unidentified_) {
     if (deadline <= now) {
-      late.push_back(key);
+      late.push_back(link);
     } else {
       next = std::min(next, deadline);
     }
   }
-  for (const Key& key : late) turn_away(key, CloseReason::no_answer);
+  for (const net::Link& link : late) turn_away(link, CloseReason::no_answer);
   if (!unidentified_.empty()) hello_deadline_.start(context_.loop(), next);
 }
 
@@ -170,16 +166,16 @@ void Acceptor::close(Peer& peer, CloseReason reason) {
   FANIN_ASSERT(peer.link);
   ++counters_.closed[static_cast<std::size_t>(reason)];
   context_.log_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
-  const Key key{peer.link.transport, peer.link.id};
+  const net::Link link = peer.link;
   peer.link.close(true);
   --admitted_;
-  forget(key);
+  forget(link);
 }
 
-void Acceptor::ended(const Key& key, CloseReason reason) {
-  const std::shared_ptr<Peer> peer = lookup(key);
+void Acceptor::ended(const net::Link& link, CloseReason reason) {
+  const std::shared_ptr<Peer> peer = lookup(link);
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  forget(key);
+  forget(link);
   last_ = nullptr;
   if (peer == nullptr) return;
   peer->link = {};

@@ -13,6 +13,7 @@
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/handshake.hpp"
+#include "fanin/net/link.hpp"
 #include "fanin/net/listener.hpp"
 
 namespace fanin::message::detail {
@@ -68,38 +69,33 @@ public:
   [[nodiscard]] std::shared_ptr<Peer> find(PeerId id) const; // null: gone
 
 private:
-  struct Key {
-    net::Transport* transport = nullptr;
-    net::ConnectionId id = net::ConnectionId::none;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
   struct Hash {
-    std::size_t operator()(const Key& key) const {
-      return std::hash<const void*>{}(key.transport) ^
-             std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.id));
+    std::size_t operator()(const net::Link& link) const {
+      return std::hash<const void*>{}(link.transport) ^
+             std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(link.id));
     }
   };
 
   void on_event(net::Transport& transport, net::Event& event) override;
-  [[nodiscard]] const std::shared_ptr<Peer>& lookup(const Key& key);
-  void forget(const Key& key);
-  void introduce(const Key& key, const net::Event& event);
+  [[nodiscard]] const std::shared_ptr<Peer>& lookup(const net::Link& link);
+  void forget(const net::Link& link);
+  void introduce(const net::Link& link, const net::Event& event);
   void welcome(Peer& peer);
-  net::SendOutcome answer(const Key& key, SocketKind kind, Refusal refusal);
-  void turn_away(const Key& key, CloseReason reason);
+  net::SendOutcome answer(const net::Link& link, SocketKind kind, Refusal refusal);
+  void turn_away(const net::Link& link, CloseReason reason);
   void close_silent();
-  void ended(const Key& key, CloseReason reason);
+  void ended(const net::Link& link, CloseReason reason);
 
   Context& context_;
   AcceptorOwner& owner_;
   SocketCounters& counters_;
   Options options_;
   std::vector<net::Listener> listeners_;
-  std::unordered_map<Key, Time, Hash> unidentified_; // until when they may say hello
+  std::unordered_map<net::Link, Time, Hash> unidentified_; // until when they may say hello
   net::Timer hello_deadline_; // of the first of them
-  std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;
+  std::unordered_map<net::Link, std::shared_ptr<Peer>, Hash> peers_;
   std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id_;
-  Key last_key_; // whose event came last
+  net::Link last_link_; // whose event came last
   std::shared_ptr<Peer> last_;
   std::size_t admitted_ = 0;
   std::uint64_t next_id_ = 1;

@@ -43,6 +43,8 @@ public:
   void fail(CloseReason reason);
 
   [[nodiscard]] bool open() const { return open_; }
+  // Why there is no connection, as the log says it; empty: there is one, or none was tried yet.
+  [[nodiscard]] const std::string& trouble() const { return said_; }
   [[nodiscard]] const net::Link& link() const { return link_; }
   [[nodiscard]] const net::Url& url() const { return url_; }
 

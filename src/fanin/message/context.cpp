@@ -67,6 +67,11 @@ Context::Context(ContextParts parts)
 Context::~Context() {
   loop_.remove(*this);
   if (owned_ == nullptr) return;
+  if (is_copy()) { // to destroy a transport would end the original's connections
+    static auto& left_behind = *new std::vector<std::unique_ptr<Owned>>;
+    left_behind.push_back(std::move(owned_));
+    return;
+  }
   for (const auto& [scheme, transport] : owned_->transports) loop_.remove(*transport);
 }
 
@@ -137,6 +142,7 @@ std::uint64_t Context::given_up() const {
 }
 
 bool Context::drain() {
+  if (is_copy()) return false;
   if (drained()) return true;
   const std::uint64_t before = given_up();
   draining_ = true;

@@ -80,7 +80,9 @@ struct ReconnectPolicy {
 inline constexpr std::uint32_t copy_below_bytes = 4096;
 
 /// A Context must outlive its sockets. Thread: the loop's, also for everything made from the
-/// Context. It starts no thread.
+/// Context. It starts no thread. In a process that fork() makes, the Context and its sockets are
+/// copies: close() and the destructors send nothing there and change nothing of the original's. No
+/// other call is allowed on them.
 class Context final : net::Service {
 public:
   /// Uses `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
@@ -102,13 +104,15 @@ public:
   /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
   /// taken nothing for their linger time (5 s; tcp: since its host took something last). drain()
   /// waits for ever for a peer that is alive and does not read messages that a socket still has.
-  /// False: not all was taken, as far as this side knows. Must not be called from a callback: the
-  /// process ends.
+  /// False: not all was taken, as far as this side knows; a copy that fork() has made knows
+  /// nothing, and does not wait. Must not be called from a callback: the process ends.
   FANIN_API bool drain();
   /// The number of connections that ended before their peers had taken everything, as far as this
   /// side knows. It does not matter which side closed them.
   [[nodiscard]] FANIN_API std::uint64_t given_up() const;
 
+  /// True in a process that fork() has made of the Context's.
+  [[nodiscard]] bool is_copy() const { return loop_.is_copy(); }
   [[nodiscard]] net::Loop& loop() const { return loop_; }
   [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
   [[nodiscard]] memory::PagePool& receive_pool() const { return receive_pool_; }

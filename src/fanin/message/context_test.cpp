@@ -204,6 +204,35 @@ TEST_F(ContextTest, an_address_that_cannot_be_used_is_an_error_of_every_socket) 
                                 ErrorKind::exhausted, ErrorKind::exhausted, ErrorKind::exhausted}));
 }
 
+// As a forwarder does that cannot send on.
+TEST_F(ContextTest, a_receiver_that_reads_nothing_lets_the_loop_sleep_and_is_asked_again) {
+  Context one = make();
+  bool reads = false;
+  int asked = 0;
+  Message message;
+  std::unique_ptr<HighThroughputReceiver> receiver;
+  receiver = HighThroughputReceiver::listen(one, url,
+                                            {.on_ready =
+                                                 [&] {
+                                                   ++asked;
+                                                   while (reads && receiver->recv(message)) {
+                                                   }
+                                                 }})
+                 .value();
+  const auto sender = HighThroughputSender::connect(one, url).value();
+  turn_until([&] { return sender->connected(); });
+  const std::byte bytes[100]{};
+  ASSERT_EQ(sender->send(bytes), net::SendOutcome::accepted);
+  turn_until([&] { return asked > 0; });
+  turn_until([&] { return !loop.turn(); });
+  const int before = asked;
+  EXPECT_FALSE(loop.turn());
+  EXPECT_GT(asked, before);
+  reads = true;
+  EXPECT_TRUE(loop.turn());
+  EXPECT_EQ(receiver->counters().messages, 1U);
+}
+
 TEST_F(ContextTest, what_the_network_knows_of_the_cause_is_said) {
   ContextOptions options = TwoEnds::small_pages();
   options.log = [this](LogLevel level, std::string_view text) {
@@ -220,6 +249,70 @@ TEST_F(ContextTest, what_the_network_knows_of_the_cause_is_said) {
   EXPECT_THAT(said.front(), HasSubstr(there.text() + ": no connection: "));
   EXPECT_THAT(said.front(), HasSubstr("refused"));
 }
+
+#if FANIN_HAVE_OFI
+// A listener with so many pages, and peers that come one after the other.
+class PagesInAdvance : public ::testing::Test {
+protected:
+  explicit PagesInAdvance(std::uint32_t pages = 16) {
+    ContextOptions options = TwoEnds::small_pages();
+    options.receive_pool.pages = pages;
+    options.log = [this](LogLevel, std::string_view text) { listener_said += text; };
+    here = Context::make(options).value();
+    options.receive_pool.pages = 64;
+    options.log = [this](LogLevel, std::string_view text) { peers_said += text; };
+    there = Context::make(options).value();
+    receiver =
+        HighThroughputReceiver::listen(*here, net::Url::parse("ofi+tcp://127.0.0.1").value(), {})
+            .value();
+  }
+  bool until(const std::function<bool()>& done) const {
+    for (int turns = 0; turns < 1'000'000 && !done(); ++turns) {
+      here->turn();
+      there->turn();
+    }
+    return done();
+  }
+  HighThroughputSender& add() {
+    return *senders.emplace_back(
+        HighThroughputSender::connect(*there, receiver->url(),
+                                      {.reconnect = {.initial = 1ms, .max = 10ms}})
+            .value());
+  }
+
+  std::string listener_said;
+  std::string peers_said;
+  std::unique_ptr<Context> here;
+  std::unique_ptr<Context> there;
+  std::unique_ptr<HighThroughputReceiver> receiver;
+  std::vector<std::unique_ptr<HighThroughputSender>> senders;
+};
+
+TEST_F(PagesInAdvance, a_listener_says_why_there_is_no_room_for_one_more_peer) {
+  for (int i = 0; i < 8; ++i)
+    ASSERT_TRUE(until([&, &sender = add()] { return sender.connected(); }));
+  HighThroughputSender& further = add();
+  ASSERT_TRUE(until([&] { return !peers_said.empty(); }));
+  EXPECT_THAT(listener_said, HasSubstr("8 connections keep the 16 pages of the receive pool"));
+  EXPECT_THAT(listener_said, HasSubstr("ContextOptions::receive_pool"));
+  EXPECT_THAT(peers_said, HasSubstr("no room for this connection; its log says why"));
+  EXPECT_FALSE(further.connected());
+  senders.erase(senders.begin());
+  EXPECT_TRUE(until([&] { return further.connected(); }));
+}
+
+class EnoughPages : public PagesInAdvance {
+protected:
+  EnoughPages() : PagesInAdvance(2 * 20 + 8) {}
+};
+
+TEST_F(EnoughPages, a_pool_of_two_pages_for_each_peer_and_eight_more_has_room_for_all) {
+  for (int i = 0; i < 20; ++i) add();
+  const auto connected = [](const auto& sender) { return sender->connected(); };
+  EXPECT_TRUE(until([&] { return std::ranges::all_of(senders, connected); }));
+  EXPECT_EQ(listener_said + peers_said, "");
+}
+#endif
 
 TEST_F(ContextTest, an_attempt_that_cannot_be_made_is_tried_again_and_said_once) {
   Context one = make();

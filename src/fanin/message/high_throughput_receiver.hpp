@@ -44,7 +44,8 @@ struct HighThroughputReceiverOptions {
   /// message_max. Beyond it the connection is closed.
   std::uint64_t unfinished_max = 0;
   /// Called when there are messages. Call recv() until it returns false. If you call it fewer
-  /// times, on_ready is called again in the next turn. If on_ready throws, the connection whose
+  /// times, on_ready is called again in the next turn; if it reads nothing, the loop may sleep
+  /// before that turn, until something else happens. If on_ready throws, the connection whose
   /// message was read last is closed; if no message was read, the connection of the next message.
   std::function<void()> on_ready = {};
   std::function<void(PeerId)> on_connected = {};

@@ -38,6 +38,7 @@ public:
   bool sent() const override { return page_.empty() && outbox_.empty(); }
   void close() override;
   bool connected() const override { return connector_.open(); }
+  std::string trouble() const override { return connector_.trouble(); }
   std::uint64_t message_max() const override { return message_max_; }
 
 private:
@@ -291,7 +292,7 @@ void HighThroughputSenderSocket::on_closed(CloseReason reason) {
 }
 
 void HighThroughputSenderSocket::close() {
-  if (std::exchange(closing_, true)) return;
+  if (context_.is_copy() || std::exchange(closing_, true)) return;
   flush();
   context_.closing(+1);
   if (!connector_.open() || sent()) finish_closing();

@@ -29,6 +29,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "fanin/base/export.hpp"
 #include "fanin/memory/copy.hpp"
@@ -92,6 +93,8 @@ public:
   /// gone.
   virtual void close() = 0;
   [[nodiscard]] virtual bool connected() const = 0;
+  /// Why there is no connection, as the log says it; empty: there is one, or none was tried yet.
+  [[nodiscard]] virtual std::string trouble() const = 0;
   [[nodiscard]] virtual std::uint64_t message_max() const = 0; ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 

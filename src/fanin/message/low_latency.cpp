@@ -22,6 +22,7 @@ public:
   net::SendOutcome send(std::span<const std::byte> message) override;
   void close() override { connector_.close(); }
   bool connected() const override { return connector_.open(); }
+  std::string trouble() const override { return connector_.trouble(); }
   std::uint64_t message_max() const override { return message_max_; }
 
 private:

@@ -35,6 +35,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
@@ -79,6 +80,8 @@ public:
   /// Takes no more messages. What was accepted is delivered (Context::drain()).
   virtual void close() = 0;
   [[nodiscard]] virtual bool connected() const = 0;
+  /// Why there is no connection, as the log says it; empty: there is one, or none was tried yet.
+  [[nodiscard]] virtual std::string trouble() const = 0;
   [[nodiscard]] virtual std::uint64_t message_max() const = 0; ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 

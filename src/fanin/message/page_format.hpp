@@ -68,6 +68,8 @@ public:
     at_ = taken < left ? at_ + static_cast<std::uint32_t>(taken) : end_;
     return Step::frame;
   }
+  /// Where the next frame begins; bytes.
+  [[nodiscard]] std::uint32_t at() const { return at_; }
 
 private:
   [[nodiscard]] Step next_in_rest(Frame& frame, std::uint32_t left) {

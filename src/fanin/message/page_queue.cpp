@@ -1,6 +1,7 @@
 #include "fanin/message/page_queue.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "fanin/base/assert.hpp"
 #include "fanin/memory/copy.hpp"
@@ -31,6 +32,7 @@ void PageQueue::push(std::shared_ptr<PageSource> source, memory::View page, memo
   ++counters_.pages;
   pages_.push_back({std::move(source), std::move(page), std::move(rest)});
   call_on_ready(); // now, while the page is in cache
+  if (!empty()) context_.at_turn_end(*this);
 }
 
 void PageQueue::end(std::shared_ptr<PageSource> source) {
@@ -56,7 +58,6 @@ void PageQueue::call_on_ready() {
   } catch (...) {
     reject_after_throw();
   }
-  if (!empty()) context_.at_turn_end(*this);
 }
 
 void PageQueue::reject_after_throw() {
@@ -70,8 +71,13 @@ void PageQueue::reject_after_throw() {
 
 TurnEndTask::Answer PageQueue::at_turn_end() {
   if (empty()) return {};
+  const auto place = [this] {
+    return std::tuple(pages_.size(), reading_.source.get(), reader_.at());
+  };
+  const auto before = place();
   call_on_ready();
-  return {.stay = !empty(), .worked = true};
+  // Who reads nothing waits for something else, as a forwarder under backpressure does.
+  return {.stay = !empty(), .worked = place() != before};
 }
 
 void PageQueue::reject(PageSource& source, CloseReason reason) {

@@ -41,7 +41,8 @@ public:
     std::uint64_t message_max = 0; ///< bytes
     /// Most bytes of heap for all incomplete messages together; 0: message_max.
     std::uint64_t unfinished_max = 0;
-    /// Called when there are messages; again in the next turn if not all were read.
+    /// Called when there are messages; again in the next turn if not all were read. If it read
+    /// nothing, the loop may sleep before that turn.
     std::function<void()> on_ready;
   };
   /// A source has sent an invalid page; or on_ready threw, and this source was read last, or would

@@ -450,7 +450,7 @@ std::uint64_t PublisherSocket::skipped(PeerId id) const {
 }
 
 void PublisherSocket::close() {
-  if (std::exchange(closing_, true)) return;
+  if (context_.is_copy() || std::exchange(closing_, true)) return;
   context_.closing(+1);
   read_since_linger_ = false;
   if (options_.slow != SlowSubscriber::block)

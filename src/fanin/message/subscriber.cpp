@@ -43,6 +43,7 @@ public:
   bool recv(Message& message) override;
   void close() override;
   bool connected() const override;
+  std::string trouble() const override;
 
 private:
   struct Connection; // to a publisher, of one mode
@@ -202,6 +203,14 @@ void SubscriberSocket::cut_off(const PageSource& source, CloseReason reason) {
 bool SubscriberSocket::connected() const {
   return std::all_of(connections_.begin(), connections_.end(),
                      [](const auto& connection) { return connection->connector.open(); });
+}
+
+std::string SubscriberSocket::trouble() const {
+  for (const auto& connection : connections_) {
+    if (const std::string& trouble = connection->connector.trouble(); !trouble.empty())
+      return trouble;
+  }
+  return {};
 }
 
 void SubscriberSocket::close() {

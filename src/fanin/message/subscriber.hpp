@@ -29,6 +29,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "fanin/base/export.hpp"
 #include "fanin/message/context.hpp"
@@ -71,6 +72,9 @@ public:
 
   virtual void close() = 0; ///< closes the connections to all publishers, finally
   [[nodiscard]] virtual bool connected() const = 0; ///< to all publishers
+  /// Why there is no connection to the first publisher that lacks one, as the log says it; empty:
+  /// all have one, or none was tried yet.
+  [[nodiscard]] virtual std::string trouble() const = 0;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 protected:

@@ -40,7 +40,8 @@ private:
   std::vector<std::pair<std::string, Transport*>> entries_;
 };
 
-/// A connection and its transport. It owns neither.
+/// A connection and its transport. It owns neither. In another process than the transport's, which
+/// fork() has made, close() leaves the connection as it is.
 struct Link {
   Transport* transport = nullptr;
   ConnectionId id = ConnectionId::none;
@@ -52,7 +53,7 @@ struct Link {
     return transport == nullptr ? SendOutcome::closed : transport->send(id, extents);
   }
   void close(bool abort = false) {
-    if (transport != nullptr) transport->close(id, abort);
+    if (transport != nullptr && !transport->is_copy()) transport->close(id, abort);
     *this = {};
   }
   void mark_identified() const {

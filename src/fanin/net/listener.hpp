@@ -10,8 +10,8 @@
 
 namespace fanin::net {
 
-/// Listens until it is destroyed; connections that it has accepted stay. The transport must outlive
-/// it. Thread: that of the transport's loop.
+/// Listens until it is destroyed, in the transport's process; connections that it has accepted
+/// stay. The transport must outlive it. Thread: that of the transport's loop.
 class Listener {
 public:
   Listener() = default; ///< listens nowhere
@@ -32,7 +32,7 @@ public:
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   ~Listener() {
-    if (transport_ != nullptr) transport_->close_listener(id_);
+    if (transport_ != nullptr && !transport_->is_copy()) transport_->close_listener(id_);
   }
 
   /// The address with the port that was chosen. Requires a Listener that listens.

@@ -136,7 +136,7 @@ void Loop::remove_from(std::vector<Watched*>& list, std::vector<int>* descriptor
   const auto found = std::find(list.begin(), list.end(), gone);
   if (found == list.end()) return;
   const auto index = static_cast<std::size_t>(found - list.begin());
-  if (descriptors != nullptr && index < descriptors->size())
+  if (descriptors != nullptr && index < descriptors->size() && !is_copy())
     (void)waiter_->watch((*descriptors)[index], -1);
   *found = nullptr; // a turn may be walking the list
   if (in_turn_) {
@@ -238,6 +238,7 @@ bool Loop::fire_timers() {
 Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front().deadline_; }
 
 void Loop::run() {
+  FANIN_ASSERT(!is_copy() && "run() after fork(): make a loop in this process");
   const ShortTimerSlack slack;
   make_waiter();
   // How many idle turns come before sleeping. To fall asleep and be woken costs more than a few

@@ -14,6 +14,7 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/export.hpp"
+#include "fanin/base/owning_process.hpp"
 #include "fanin/net/indexed_heap.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -104,11 +105,15 @@ public:
 
   /// Runs turns until stop(), and waits between them according to the policy. stop() may be called
   /// from a handler, or together with wake() from another thread or a signal handler. A stop()
-  /// before run() counts. Must not be called from a handler. Throws std::system_error if the
-  /// operating system gives no epoll or eventfd.
+  /// before run() counts. Must not be called from a handler, nor in a process that fork() has made
+  /// of the loop's: the process ends. Throws std::system_error if the operating system gives no
+  /// epoll or eventfd.
   FANIN_API void run();
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
   FANIN_API void wake(); ///< async-signal-safe
+  /// True in a process that fork() has made of the loop's. There remove() does not change what the
+  /// loop waits for, since both processes share that.
+  [[nodiscard]] bool is_copy() const { return !process_.is_current(); }
 
 private:
   friend class Timer;
@@ -130,6 +135,7 @@ private:
   template <class Watched>
   void compact(std::vector<Watched*>& list, std::vector<int>* descriptors);
 
+  OwningProcess process_;
   const Clock& clock_;
   Resolver* resolver_ = nullptr;
   std::unique_ptr<Resolver> own_resolver_;

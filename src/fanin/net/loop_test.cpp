@@ -173,8 +173,16 @@ TEST(Loop, what_the_kernel_cannot_watch_is_looked_at_all_the_same) {
   loop.remove(service);
 }
 
+class LoopDeathTest : public ::testing::Test {
+protected:
+  // The other style runs a loop in a process that was forked, which is not allowed.
+  LoopDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~LoopDeathTest() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+};
+
 // Else it would turn for ever, without hearing anything, and nobody would know.
-TEST(LoopDeathTest, that_cannot_wait_any_more_since_its_descriptors_were_closed_ends_the_process) {
+TEST_F(LoopDeathTest,
+       that_cannot_wait_any_more_since_its_descriptors_were_closed_ends_the_process) {
   MonotonicClock clock;
   Loop loop(clock);
   Timer close_all([] {
@@ -186,7 +194,7 @@ TEST(LoopDeathTest, that_cannot_wait_any_more_since_its_descriptors_were_closed_
   EXPECT_DEATH(loop.run(), "errno != EBADF");
 }
 
-TEST(LoopDeathTest, a_turn_in_a_handler_ends_the_process_and_says_what_to_do_instead) {
+TEST_F(LoopDeathTest, a_turn_in_a_handler_ends_the_process_and_says_what_to_do_instead) {
   VirtualClock clock;
   Loop loop(clock);
   const auto in_a_handler = [&](const std::function<void()>& call) {
@@ -197,6 +205,12 @@ TEST(LoopDeathTest, a_turn_in_a_handler_ends_the_process_and_says_what_to_do_ins
   const auto* const remedy = "in a callback: return, and go on in on_writable";
   EXPECT_DEATH(in_a_handler([&] { loop.turn(); }), remedy);
   EXPECT_DEATH(in_a_handler([&] { loop.run(); }), remedy);
+}
+
+TEST(Loop, does_not_run_in_a_process_that_was_forked_after_it_was_made) {
+  const MonotonicClock clock;
+  Loop loop(clock);
+  EXPECT_DEATH(loop.run(), "after fork\\(\\): make a loop in this process");
 }
 
 TEST(Loop, a_stop_before_the_run_counts) {

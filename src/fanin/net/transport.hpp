@@ -18,6 +18,7 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/export.hpp"
+#include "fanin/base/owning_process.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/url.hpp"
@@ -182,6 +183,10 @@ public:
   /// that dies, only what its host or its network device has taken is known.
   [[nodiscard]] virtual std::uint64_t given_up() const { return 0; }
 
+  /// True in a process that fork() has made of the transport's. There it must not be used, and not
+  /// destroyed either: its connections are the other process's.
+  [[nodiscard]] bool is_copy() const { return !process_.is_current(); }
+
   /// The loop says which events of the last poll() it has not handed out yet (those with a
   /// handler). So close() can withdraw the events of its connection: "no event follows" holds
   /// within a batch too.
@@ -193,6 +198,7 @@ protected:
   FANIN_API std::size_t withdraw(ConnectionId connection);
 
 private:
+  OwningProcess process_;
   std::span<Event> dispatching_;
 };
 

@@ -185,6 +185,8 @@ public:
     return last_dropped_[static_cast<std::size_t>(reason)];
   }
   [[nodiscard]] EventNumber first_back() const { return first_back_; }
+  // Such fragments since one was accepted, without repeats.
+  [[nodiscard]] std::uint64_t went_back() const { return went_back_; }
   // The number of the last fragment that was dropped for its number, or late.
   [[nodiscard]] EventNumber last_refused() const { return last_refused_; }
   // The number after the highest one that the source has come to, accepted or late; 0: none yet.

@@ -152,10 +152,6 @@ bool is_of(const RunFileInfo& file, const ManifestHeader& run) {
   return file.run == run.run && file.run_id == run.run_id;
 }
 
-json::Value to_json(const decltype(Metadata::value)& value) {
-  return std::visit([](const auto& held) { return json::Value(held); }, value);
-}
-
 // From the begin of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
@@ -278,8 +274,9 @@ Result<std::string> inspect_file(const std::string& path) {
                  printable(info.fanin_version));
   if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
   if (!info.comment.empty()) fmt::format_to(out, "  comment: {}\n", printable(info.comment));
-  for (const auto& [key, value] : info.metadata)
-    fmt::format_to(out, "  {} = {}\n", printable(key), to_json(value).dump());
+  const json::Value metadata = metadata_json(info.metadata);
+  for (const auto& [key, value] : metadata.object())
+    fmt::format_to(out, "  {} = {}\n", printable(key), value.dump());
   fmt::format_to(out, "  {}", counted(file.events(), "event"));
   if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary.first, summary.last);
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} in gaps\n",
@@ -320,13 +317,18 @@ Result<std::string> inspect_file(const std::string& path) {
   return text;
 }
 
+json::Value metadata_json(std::span<const Metadata> metadata) {
+  json::Value all{json::Object{}};
+  for (const auto& [key, value] : metadata)
+    all[key] = std::visit([](const auto& held) { return json::Value(held); }, value);
+  return all;
+}
+
 Result<json::Value> describe_file(const std::string& path) {
   const auto opened = FANIN_TRY(RunFileReader::open(path));
   auto& file = *opened;
   const auto& info = file.info();
   const auto summary = FANIN_TRY(summarize(file));
-  json::Value metadata{json::Object{}};
-  for (const auto& [key, value] : info.metadata) metadata[key] = to_json(value);
   json::Value described = json::Object{{"file", path},
                                        {"run", info.run},
                                        {"run_id", info.run_id},
@@ -337,7 +339,7 @@ Result<json::Value> describe_file(const std::string& path) {
                                        {"fanin", info.fanin_version},
                                        {"started_unix_ns", info.started_unix_ns},
                                        {"comment", info.comment},
-                                       {"metadata", std::move(metadata)},
+                                       {"metadata", metadata_json(info.metadata)},
                                        {"configuration", info.configuration},
                                        {"events", file.events()},
                                        {"incomplete", summary.incomplete},

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/storage/layout.hpp"
 
 namespace fanin::storage {
 
@@ -18,6 +20,9 @@ namespace fanin::storage {
 
 /// The same for a program. Keys: docs/command.md.
 [[nodiscard]] FANIN_INTERNAL_API Result<json::Value> describe_file(const std::string& path);
+
+/// What a run's metadata is in JSON: an object with a value for each key.
+[[nodiscard]] FANIN_INTERNAL_API json::Value metadata_json(std::span<const Metadata> metadata);
 
 /// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
 /// `dump_bytes`: how many of each fragment. `path` is a run file, or a run's manifest: then of all

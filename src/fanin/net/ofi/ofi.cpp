@@ -1,10 +1,14 @@
 #include "fanin/net/ofi/ofi.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {
 namespace {
@@ -42,6 +47,30 @@ std::uint64_t tag_of(const fi_cq_data_entry& entry) {
 
 std::unexpected<Error> failed(ErrorKind kind, std::string_view what, long error) {
   return fail(kind, fmt::format("{}: {}", what, error_text(error)));
+}
+
+// libfabric leaves its sockets open in programs that this process executes. Those would keep the
+// port, and their peers would not notice that this process is dead. It does not say which sockets
+// are its own, but the port does.
+void close_on_exec(std::uint16_t port) {
+  if (port == 0) return; // the provider has no sockets
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", unreadable)) {
+    const std::string name = entry.path().filename().string();
+    int descriptor = -1;
+    (void)std::from_chars(name.data(), name.data() + name.size(), descriptor);
+    const int flags = ::fcntl(descriptor, F_GETFD);
+    if (flags < 0 || (flags & FD_CLOEXEC) != 0 || local_address(descriptor).port() != port)
+      continue;
+    (void)::fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC);
+  }
+}
+
+// 0: it has no IP address.
+std::uint16_t port_of(fid& endpoint) {
+  Address address;
+  std::size_t size = sizeof address.storage;
+  return fi_getname(&endpoint, &address.storage, &size) == 0 ? address.port() : std::uint16_t{0};
 }
 
 struct OfiListening final : rdma::Listening {
@@ -82,6 +111,7 @@ private:
   Domains domains_;
   std::vector<const OfiListening*> listening_;
   bool waited_ = false; // since the last event was looked for
+  bool accepted_ = false; // a connection, since there was no event
 };
 
 class OfiConnection final : public rdma::Endpoint {
@@ -150,8 +180,9 @@ Result<> OfiConnection::start(const HelloBytes& hello) {
                          ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
                          : fi_accept(endpoint_.get(), hello.data(), hello.size());
   info_.reset();
-  if (error == 0) return {};
-  return failed(ErrorKind::refused, "it cannot be connected", error);
+  if (error != 0) return failed(ErrorKind::refused, "it cannot be connected", error);
+  if (passive_ == nullptr) close_on_exec(port_of(endpoint_->fid));
+  return {};
 }
 
 Result<> OfiConnection::post_receives(std::span<const rdma::Receive> receives, std::uint32_t size) {
@@ -232,6 +263,7 @@ Result<std::unique_ptr<rdma::Listening>> OfiProvider::listen(const Url& url, Lis
   listening->id = id;
   listening->url = url;
   put_address(listening->url, address.data(), size);
+  close_on_exec(listening->url.port);
   return listening;
 }
 
@@ -263,6 +295,9 @@ bool OfiProvider::next_event(ProviderEvent& event) {
                           [&](const auto& fabric) { return next_event(*fabric, event); }))
     return true;
   waited_ = false;
+  if (std::exchange(accepted_, false)) {
+    for (const OfiListening* const listening : listening_) close_on_exec(listening->url.port);
+  }
   return false;
 }
 
@@ -328,6 +363,7 @@ bool OfiProvider::take_request(const fi_eq_cm_entry& entry, ProviderEvent& event
   event.listener = listening.id;
   event.request = std::make_unique<OfiConnection>(*this, std::move(info), listening.endpoint.get());
   event.request->peer = peer.text();
+  accepted_ = true;
   return true;
 }
 

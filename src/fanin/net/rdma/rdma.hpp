@@ -113,6 +113,7 @@ private:
   // making connections (rdma_setup.cpp)
   [[nodiscard]] Result<Terms> terms_of(const Url& url, const ConnectionOptions& options) const;
   Connection& make_connection(const Terms& terms, std::unique_ptr<rdma::Endpoint> endpoint);
+  [[nodiscard]] Result<> check_room(const Connection& connection) const;
   [[nodiscard]] Result<> open(Connection& connection);
   [[nodiscard]] rdma::SharedReceives* to_share(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);

@@ -276,8 +276,33 @@ void RdmaTransport::take_request(ProviderEvent& event) {
   admit_waiting(*listener);
 }
 
+// Errors: exhausted, if connections keep all pages of its receive pool: none comes back before one
+// of them has ended. Pages that the application holds are waited for.
+Result<> RdmaTransport::check_room(const Connection& connection) const {
+  const memory::PagePool& pool = connection.filler->pool();
+  if (pool.available() > 0) return {};
+  std::uint32_t connections = 0;
+  std::uint32_t kept = 0;
+  connections_.for_each([&](ConnectionId, const Connection& other) {
+    if (&other.filler->pool() != &pool || !other.state.is_open()) return;
+    ++connections;
+    const std::uint32_t pages = other.receiving.pages;
+    kept += !other.identified ? 1 : other.traffic->receives->shared() ? (pages + 1) / 2 : pages;
+  });
+  if (kept < pool.pages()) return {};
+  return fail(ErrorKind::exhausted,
+              fmt::format("there is no room for this connection: {} connections keep the {} pages "
+                          "of the receive pool posted; a pool of {} pages for each connection and "
+                          "{} more has room for all (--peers of the commands, "
+                          "ContextOptions::receive_pool of message sockets)",
+                          connections, pool.pages(), connection.receiving.pages,
+                          rdma::unidentified_pages));
+}
+
 void RdmaTransport::admit(Connection& connection) {
-  if (auto opened = open(connection); !opened) {
+  auto opened = check_room(connection);
+  if (opened) opened = open(connection);
+  if (!opened) {
     ++counters_.rejected;
     return refuse(CloseReason::local, connection, opened.error().text);
   }
