@@ -27,7 +27,7 @@ EventNumbers::EventNumbers(const FragmentQueueOptions& options, FragmentTable& t
 // --- the run -------------------------------------------------------------------------------------
 
 void EventNumbers::start() {
-  jumped_ = written_ = written();
+  begun_ = jumped_ = written_ = written();
   table_.begin_at(FragmentTable::not_begun);
   known_next_ = table_.next();
   accepted_end_ = reported_end_ = late_end_ = 0;
@@ -556,12 +556,14 @@ void EventNumbers::begin_again() {
     --written_;
   }
   accepted_end_ = reported_end_ = late_end_ = 0;
+  jumped_ = std::min(jumped_, written_);
   if (goes_on) {
     table_.cut_back(from);
     known_next_ = from;
     judge_.fell_back();
     return;
   }
+  begun_ = written_;
   pages_.begin_at(held_->slot.position);
   judge_.restart();
   begin_at(from);

@@ -60,6 +60,8 @@ public:
   }
   // The counter was reset; the source waits until allow_reset() is called again.
   [[nodiscard]] bool requests_reset() const { return requests_reset_; }
+  // The run has no event of the source yet.
+  [[nodiscard]] bool may_be_reset() const { return reset_ != CounterReset::no; }
 
   // --- what the source sends ---------------------------------------------------------------------
 
@@ -173,6 +175,8 @@ public:
   // Fragments since numbers last jumped out of reach (NumberJudge). Wrong numbers jump, and few of
   // them follow each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written() - jumped_; }
+  // Fragments since start(), or since the counter was reset.
+  [[nodiscard]] std::uint64_t since_begin() const { return written() - begun_; }
   [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
@@ -282,6 +286,7 @@ private:
   EventNumber reported_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
   std::uint64_t jumped_ = 0; // written() when numbers last jumped
+  std::uint64_t begun_ = 0; // written() when numbers began
   std::uint64_t beyond_last_ = 0; // right numbers beyond the last event, in a row
   std::uint64_t beyond_since_ = 0; // written() then
 

@@ -19,7 +19,8 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   }
   const bool close = following - held < reach();
   if (next && held < *next) {
-    const bool goes_on = dense() ? following - held == step_ : close;
+    const bool alone = step_ == 0; // one number was accepted: two others are more
+    const bool goes_on = dense() ? following - held == step_ : close || alone;
     return goes_on && following < *next ? Verdict::counter_reset : Verdict::wrong;
   }
   if (close) return Verdict::right;
@@ -30,7 +31,8 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   if (held >= end_) return Verdict::wrong;
   const bool near_last = next && held - *next < reach();
   const bool makes_jumps = jumps_dropped_ >= jumps_dropped_max;
-  return near_last || makes_jumps || right_at_end(held) ? Verdict::right : Verdict::wrong;
+  const bool right = near_last || makes_jumps || others_.few || right_at_end(held);
+  return right ? Verdict::right : Verdict::wrong;
 }
 
 void NumberJudge::accepted(EventNumber number) {

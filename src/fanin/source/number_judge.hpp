@@ -17,6 +17,8 @@ struct OtherSources {
   EventNumber low = 0; ///< the lowest event that one of them holds
   EventNumber high = 0; ///< events below it exist, as far as they agree
   bool any = false; ///< false: no other source has begun
+  bool few = false; ///< what they have may be left over from an earlier run: it confirms numbers,
+                    ///< and makes none wrong that is followed by a higher one
   bool go_on = false; ///< one of them is alive and may still reach a jump
 };
 
@@ -104,7 +106,7 @@ public:
   [[nodiscard]] bool asks(EventNumber held, EventNumber following,
                           std::optional<EventNumber> next) const {
     if (following <= held || following - held < reach() || reached(held)) return false;
-    if (!next) return others_.any && !near_others(held);
+    if (!next) return !others_.few && !right_at_end(held);
     return last_ && held >= *next && (jumps(held, next) || (dense() && !reached_by_others(held)));
   }
   /// For a number of asks(). True: other sources are alive that may reach it and have not yet.

@@ -344,6 +344,34 @@ TEST(Numbers, a_wrong_number_behind_two_others_is_no_reset) {
   EXPECT_EQ(queue.numbers().written(), 7U);
 }
 
+// Time stamps: no number is near another one.
+TEST(Numbers, a_counter_with_large_steps_is_reset_though_only_one_number_came_before) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.numbers().allow_reset(CounterReset::yes);
+  for (const EventNumber event : Numbers{500'000, 600'000, 10'000, 20'000, 30'000}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 10'000U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
+}
+
+TEST(Numbers, fragments_count_from_where_the_counter_was_reset) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.numbers().allow_reset(CounterReset::yes);
+  for (const EventNumber event : Numbers{5000, 5001, 900'000, 900'001}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.numbers().since_begin(), 4U);
+  EXPECT_EQ(queue.numbers().in_a_row(), 2U);
+  for (const EventNumber event : Numbers{1, 2, 3}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.numbers().since_begin(), 3U);
+  EXPECT_EQ(queue.numbers().in_a_row(), 3U);
+}
+
 TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;

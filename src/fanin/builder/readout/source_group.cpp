@@ -67,6 +67,8 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
 
 void SourceGroup::reset() {
   horizon_ = 0;
+  above_since_.reset();
+  waits_for_left_over_ = false;
   apart_.clear();
   throttled_since_ = never;
   held_up_since_ = never;
@@ -132,7 +134,7 @@ void SourceGroup::count_held_up(Time now) {
 
 Time SourceGroup::next_turn(Time now) const {
   Time next = never;
-  bool deadlines = overtaking_.any();
+  bool deadlines = overtaking_.any() || above_since_;
   for (const Member& member : members_) {
     if (member.reader.done()) continue;
     next = std::min(next, member.reader.next_read(now));
@@ -233,6 +235,10 @@ source::OtherSources SourceGroup::others_of(const Member& member, const RunView&
   // Several readout units agree on it, however far that is ahead of this one.
   if (run.horizon > run.announced.value_or(0)) others.high = std::max(others.high, run.horizon);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, run.limit);
+  others.few =
+      !run.joined_at && run.horizon == 0 && std::ranges::all_of(members_, [&](const Member& other) {
+        return &other == &member || has_no_number(other) || has_few(other, run);
+      });
   others.go_on = system_.trigger_rate_hz <= 0 && others_live(member, run);
   return others;
 }
@@ -310,12 +316,62 @@ wire::Paused SourceGroup::pause(const RunView& run) {
   return paused;
 }
 
+// --- what may be left over from an earlier run ---------------------------------------------------
+
+// One at its end sends nothing else.
+bool SourceGroup::has_few(const Member& member, const RunView& run) const {
+  const source::FragmentQueue& queue = member.queue();
+  if (run.last || !queue.numbers().may_be_reset()) return false;
+  const std::uint64_t enough = system_.events_max == 0
+                                   ? source::enough_in_a_row
+                                   : std::min(source::enough_in_a_row, system_.events_max);
+  return !queue.numbered() || (!member.reader.done() && queue.numbers().since_begin() < enough);
+}
+
+// Before the run has an event, nobody is given up because of a few fragments.
+EventNumber SourceGroup::known_end(const RunView& run) {
+  EventNumber end = run.horizon;
+  for (const Member& member : members_) {
+    if (!has_few(member, run)) end = std::max(end, member.queue().next_event());
+  }
+  return std::min(end, std::max(run.horizon, whole_run(run).high));
+}
+
+// A few fragments are not believed where the others are by now, either.
+bool SourceGroup::begins_above_others(const RunView& run) const {
+  EventNumber first = event_number_end;
+  EventNumber end = event_number_end;
+  const auto begins = [](const Member& member) {
+    return member.queue().numbered() && !has_no_number(member);
+  };
+  for (const Member& member : members_) {
+    if (!begins(member)) continue;
+    first = std::min(first, member.queue().first_event());
+    end = std::min(end, member.queue().numbers().right_end());
+  }
+  return std::ranges::any_of(members_, [&](const Member& member) {
+    return begins(member) && !member.reader.done() &&
+           member.queue().first_event() > (has_few(member, run) ? first : end);
+  });
+}
+
+// Its counter may be reset a little later than those of the others. Until the run has an event this
+// costs nothing, so it is waited for.
+void SourceGroup::wait_for_left_over(const RunView& run, Duration now) {
+  if (run.announced || !begins_above_others(run))
+    above_since_.reset();
+  else if (!above_since_)
+    above_since_ = now;
+  waits_for_left_over_ = above_since_ && now - *above_since_ < system_.event_deadline;
+}
+
 // --- who keeps up --------------------------------------------------------------------------------
 
 void SourceGroup::watch(const RunView& run, Time at) {
-  const bool anyone = overtaking_.any() || std::ranges::any_of(members_, [](const Member& member) {
-                        return member.watch.has_deadline();
-                      });
+  const bool anyone =
+      overtaking_.any() || above_since_ || std::ranges::any_of(members_, [](const Member& member) {
+        return member.watch.has_deadline();
+      });
   if (!anyone) clock_.pause();
   const Duration now = clock_.read(at, false);
   for (Member& member : members_) {
@@ -326,9 +382,9 @@ void SourceGroup::watch(const RunView& run, Time at) {
     member.watch.watch_unclear(member.reader.queue(), member.reader.done(), now);
   }
   // Below the last limit all events exist: somebody has announced the last one.
-  horizon_ =
-      run.last ? run.read_end : std::min(run.limit, std::max(run.horizon, whole_run(run).high));
+  horizon_ = run.last ? run.read_end : std::min(run.limit, known_end(run));
   if (!run.announced && !run.last) forget_number_beyond(horizon_);
+  wait_for_left_over(run, now);
   for (Member& member : members_) watch(member, run, now);
   if (run.last) pass_unread(run);
 }
@@ -408,14 +464,22 @@ bool SourceGroup::answer_for(EventRange range) {
   });
 }
 
-std::string SourceGroup::waits_for() const {
-  std::string text = apart_;
+std::string SourceGroup::waits_for(const RunView& run) const {
+  WantedList wanted;
+  wanted.add(apart_);
+  const bool few = !run.announced && have_few(run) && lowest_own();
   for (const Member& member : members_) {
-    if (!member.watch.slow()) continue;
-    text += fmt::format("{}source {}, which is slow, to have event {}", text.empty() ? "" : "; ",
-                        member.name, member.queue().next_event());
+    if (member.watch.slow()) {
+      wanted.add(fmt::format("source {}, which is slow, to have event {}", member.name,
+                             member.queue().next_event()));
+    }
+    if (few && !member.queue().numbered()) {
+      wanted.add(fmt::format("source {} to begin, or others to have more than a few fragments, "
+                             "which may be left over from an earlier run",
+                             member.name));
+    }
   }
-  return text;
+  return wanted.text();
 }
 
 // --- what can be announced -----------------------------------------------------------------------
@@ -443,7 +507,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   if (end == ~EventNumber{0}) end = announced;
   end = std::min(end, std::max(run.limit, announced)); // what was read beyond is not announced
   if (!run.announced) {
-    if (!run.last && !run.paused && !all_done && apart()) return {};
+    if (!run.last && !run.paused && !all_done && (apart() || waits_for_left_over_)) return {};
     apart_.clear();
     if (may_begin_below) return {};
   }
