@@ -54,10 +54,9 @@ public:
   void find_fast_end();
   // Sets what the judging of numbers uses of the other sources.
   void set_others(const OtherSources& others);
-  void allow_reset(CounterReset may) {
-    reset_ = may;
-    requests_reset_ = false;
-  }
+  // What is taken before `first` may be dropped again only while resets need no answer. After that
+  // the source does not wait for `first`, unless refuse_early() was called.
+  void allow_reset(CounterReset may);
   // The counter was reset; the source waits until allow_reset() is called again.
   [[nodiscard]] bool requests_reset() const { return requests_reset_; }
   // The run has no event of the source yet.
@@ -162,6 +161,16 @@ public:
   }
   [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
+  // --- the number `first` ------------------------------------------------------------------------
+
+  // It has not come, and what was taken of higher numbers may come before a reset of the counter.
+  [[nodiscard]] bool early() const { return judge_.takes_early() && !nothing_said(); }
+  // It is lost.
+  void take_early() { judge_.join(); }
+  // It will come: what was taken is dropped, and so is what follows until then. Requires early(),
+  // and no fragment that is open.
+  void refuse_early();
+
   // --- reports -----------------------------------------------------------------------------------
 
   // The source began to count again in a run that has its events. Its fragments are marked, until
@@ -223,6 +232,9 @@ private:
   void note_written();
   void begin_at(EventNumber first);
   void begin_again();
+  void drop_from(EventNumber event);
+  void forget_early();
+  [[nodiscard]] bool half_full() const;
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
     return table_.begun() ? std::optional{table_.next()} : std::nullopt;

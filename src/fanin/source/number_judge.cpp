@@ -5,20 +5,23 @@
 namespace fanin::source {
 
 bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) const {
-  if (waits_for_first_) return number == first_ && (!next || number >= *next);
+  if (waits_for_first_ && (number == first_ || !takes_early_))
+    return number == first_ && (!next || number >= *next);
   if (!next || number < *next) return false;
   return number == *next || (steady() && number - *last_ == step_);
 }
 
 NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber following,
                                           std::optional<EventNumber> next) const {
-  if (reached(held) && (!next || held >= *next)) return Verdict::right;
+  const bool fell = next && held < *next;
+  if (fell && waits_for_first_ && held == first_) return Verdict::counter_reset;
+  if (reached(held) && !fell) return Verdict::right;
   if (following <= held) {
     const bool says_nothing = following == held || (next && following < *next);
     return says_nothing && follows_loosely(held, next) ? Verdict::right : Verdict::wrong;
   }
   const bool close = following - held < reach();
-  if (next && held < *next) {
+  if (fell) {
     const bool alone = step_ == 0; // one number was accepted: two others are more
     const bool goes_on = dense() ? following - held == step_ : close || alone;
     return goes_on && following < *next ? Verdict::counter_reset : Verdict::wrong;
@@ -56,6 +59,7 @@ void NumberJudge::restart() {
   fell_back();
   usual_ = {};
   waits_for_first_ = first_.has_value();
+  takes_early_ = false;
   others_ = {};
 }
 

@@ -164,12 +164,14 @@ private:
 
   [[nodiscard]] static bool pauses(const Member& member);
   [[nodiscard]] static bool has_no_number(const Member& member);
+  [[nodiscard]] static bool has_begun(const Member& member);
   void forget_number_beyond(EventNumber horizon);
   [[nodiscard]] static bool was_passed(const Member& member, EventNumber horizon);
   [[nodiscard]] std::optional<EventNumber> lowest_own() const;
   [[nodiscard]] bool has_few(const Member& member, const RunView& run) const;
   [[nodiscard]] EventNumber known_end(const RunView& run);
   [[nodiscard]] bool begins_above_others(const RunView& run) const;
+  void decide_early(const RunView& run, Duration now);
   void wait_for_left_over(const RunView& run, Duration now);
   [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
@@ -192,6 +194,7 @@ private:
   Overtaking overtaking_;
   DeadlineClock clock_;
   EventNumber horizon_ = 0; // events below exist somewhere
+  std::optional<Duration> early_since_; // a source waits for its `first`, and others have begun
   std::optional<Duration> above_since_; // a source begins above others, before the run has an event
   bool waits_for_left_over_ = false;
   std::string not_ready_;

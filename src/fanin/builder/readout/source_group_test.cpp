@@ -279,6 +279,82 @@ TEST_F(Group, a_source_that_begins_above_another_one_may_reset_its_counter_withi
   }
 }
 
+// The second source waits for its number 1.
+class GroupWithFirst : public Group {
+protected:
+  GroupWithFirst() : with_first_(system_, inputs_with_first(), [](LogLevel, std::string_view) {}) {
+    with_first_.start({.limit = event_number_end}, view_, now_);
+  }
+  std::vector<ReadoutInput> inputs_with_first() {
+    auto all = inputs();
+    all[1].queue.first = 1;
+    return all;
+  }
+  void give_with_first(std::deque<EventNumber> first, std::deque<EventNumber> second) {
+    scripts_[0].numbers = std::move(first);
+    scripts_[1].numbers = std::move(second);
+    with_first_.retry();
+    pass_with_first(0ms);
+  }
+  void pass_with_first(Duration time) {
+    const Time end = now_ + time;
+    do {
+      (void)with_first_.read(view_, now_);
+      if (with_first_.held()) with_first_.judge_held(view_, answered_);
+      with_first_.watch(view_, now_);
+      now_ += 5ms;
+    } while (now_ < end);
+  }
+  [[nodiscard]] std::uint64_t early() const {
+    return with_first_.queues()[1]->numbers().dropped(wire::DropReason::before_first);
+  }
+  SourceGroup with_first_;
+};
+
+TEST_F(GroupWithFirst, number_is_lost_when_others_have_come_to_what_its_source_sends) {
+  give_with_first({}, {5, 6, 7, 8, 9, 10, 11, 12, 13});
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  give_with_first({1, 2, 3, 4}, {});
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  give_with_first({5, 6, 7, 8}, {});
+  ASSERT_TRUE(with_first_.to_announce(view_));
+  EXPECT_EQ(with_first_.to_announce(view_)->end, 9U);
+  EXPECT_EQ(early(), 0U);
+}
+
+TEST_F(GroupWithFirst, number_is_waited_for_up_to_the_deadline_when_others_have_begun) {
+  for (const bool few : {false, true}) {
+    view_ = {.limit = event_number_end};
+    with_first_.reset();
+    with_first_.start({.limit = event_number_end}, view_, now_);
+    const std::uint64_t before = early();
+    std::deque<EventNumber> sent{500, 501};
+    for (EventNumber event = 502; !few && event < 520; ++event) sent.push_back(event);
+    const std::uint64_t count = sent.size();
+    give_with_first({}, std::move(sent));
+    pass_with_first(500ms);
+    EXPECT_FALSE(with_first_.to_announce(view_));
+    EXPECT_EQ(early(), before);
+    give_with_first({1, 2, 3, 4, 5, 6, 7, 8}, {});
+    pass_with_first(90ms);
+    EXPECT_EQ(early(), before);
+    pass_with_first(20ms);
+    EXPECT_EQ(early() - before, count);
+    give_with_first({}, {600, 601});
+    EXPECT_EQ(early() - before, count + 2);
+    pass_with_first(200ms); // it is silent
+    ASSERT_TRUE(with_first_.to_announce(view_));
+    EXPECT_EQ(with_first_.to_announce(view_)->end, 9U);
+  }
+}
+
+TEST_F(GroupWithFirst, what_came_before_it_is_dropped_when_the_run_is_stopped) {
+  give_with_first({}, {500, 501, 502, 503, 504, 505, 506, 507, 508});
+  view_.paused = true;
+  EXPECT_EQ(with_first_.pause(view_).next_event, 0U);
+  EXPECT_EQ(early(), 9U);
+}
+
 TEST_F(Group, source_that_pauses_is_waited_for_by_nobody_until_it_gives_something) {
   group_.allow_reset(source::CounterReset::no); // the run has events
   scripts_[1].result = {ReadState::paused, never};
