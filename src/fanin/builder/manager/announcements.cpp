@@ -266,18 +266,17 @@ std::optional<Announcements::Apart> Announcements::apart() const {
   return {};
 }
 
-bool Announcements::begins_above_others() const {
-  EventNumber first = event_number_end;
+std::optional<EventNumber> Announcements::others_begin_above() const {
+  const auto first = first_announced();
   EventNumber end = event_number_end;
   for (const Readout& readout : readouts_) {
-    if (!readout.decides_begin()) continue;
-    first = std::min(first, readout.first);
-    end = std::min(end, readout.end);
+    if (readout.decides_begin()) end = std::min(end, readout.end);
   }
-  return std::ranges::any_of(readouts_, [&](const Readout& readout) {
+  const bool above = std::ranges::any_of(readouts_, [&](const Readout& readout) {
     return readout.state == State::announcing && readout.decides_begin() &&
-           readout.first > (readout.few ? first : end);
+           readout.first > (readout.few ? *first : end);
   });
+  return above ? first : std::nullopt;
 }
 
 void Announcements::move_to(EventNumber assigned_end) {

@@ -120,8 +120,8 @@ public:
   [[nodiscard]] std::optional<Apart> apart() const;
 
   // A readout unit begins above where another one is, or with a few fragments above where it began:
-  // they may be left over from an earlier run.
-  [[nodiscard]] bool begins_above_others() const;
+  // they may be left over from an earlier run. Returns where the first one begins.
+  [[nodiscard]] std::optional<EventNumber> others_begin_above() const;
 
   // Events below are assigned, or gaps.
   [[nodiscard]] EventNumber assigned_end() const { return cuts_.start(); }

@@ -393,13 +393,13 @@ TEST_F(Announced, one_that_begins_above_another_one_may_have_what_is_left_over) 
   for (const bool few : {false, true}) {
     join_all();
     EXPECT_TRUE(say(0, 0, 10));
-    EXPECT_FALSE(announced_.begins_above_others());
+    EXPECT_FALSE(announced_.others_begin_above());
     EXPECT_TRUE(announced_.add(1, {.first = 12, .end = 14, .few = few}, {}, 0, {}));
-    EXPECT_TRUE(announced_.begins_above_others());
+    EXPECT_EQ(announced_.others_begin_above(), 0U);
     EXPECT_TRUE(say(0, 10, 16));
-    EXPECT_EQ(announced_.begins_above_others(), few) << "the other one is there now";
+    EXPECT_EQ(announced_.others_begin_above().has_value(), few) << "the other one is there now";
     EXPECT_TRUE(announced_.take_back(1));
-    EXPECT_FALSE(announced_.begins_above_others());
+    EXPECT_FALSE(announced_.others_begin_above());
     announced_.leave(0);
     announced_.leave(1);
   }

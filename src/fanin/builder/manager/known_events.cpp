@@ -143,15 +143,15 @@ bool KnownEvents::wait_while_apart() {
 // Its source may go on, or its counter be reset a little later than those of the others: it has the
 // deadline for it.
 bool KnownEvents::waits_for_left_over() const {
-  return !waited_enough_ && announced_.begins_above_others();
+  const auto above = announced_.others_begin_above();
+  return above && (above != above_ || !waited_enough_);
 }
 
 void KnownEvents::watch_beginning(Duration now) {
-  if (announced_.begun() || !announced_.begins_above_others())
-    above_since_.reset();
-  else if (!above_since_)
-    above_since_ = now;
-  waited_enough_ = above_since_ && now - *above_since_ >= parts_.system.event_deadline;
+  const auto above =
+      announced_.may_begin(horizon()) ? announced_.others_begin_above() : std::nullopt;
+  if (std::exchange(above_, above) != above) above_since_ = now;
+  waited_enough_ = above_ && now - above_since_ >= parts_.system.event_deadline;
 }
 
 void KnownEvents::answer_held() {

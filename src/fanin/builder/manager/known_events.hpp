@@ -97,7 +97,8 @@ private:
   HeldNumbers held_;
   std::vector<Overtaking::End> ends_; // reused
   std::string apart_;
-  std::optional<Duration> above_since_; // as Announcements::begins_above_others()
+  std::optional<EventNumber> above_; // Announcements::others_begin_above() at the last look
+  Duration above_since_{}; // it was the same
   bool waited_enough_ = false; // since then
   std::vector<std::string> waits_for_; // by readout unit
   EventNumber laggards_horizon_ = 0; // the horizon at the last watch_laggards()

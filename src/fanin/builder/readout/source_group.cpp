@@ -68,7 +68,7 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
 void SourceGroup::reset() {
   horizon_ = 0;
   early_since_.reset();
-  above_since_.reset();
+  above_.reset();
   waits_for_left_over_ = false;
   apart_.clear();
   throttled_since_ = never;
@@ -135,7 +135,7 @@ void SourceGroup::count_held_up(Time now) {
 
 Time SourceGroup::next_turn(Time now) const {
   Time next = never;
-  bool deadlines = overtaking_.any() || early_since_ || above_since_;
+  bool deadlines = overtaking_.any() || early_since_ || above_;
   for (const Member& member : members_) {
     if (member.reader.done()) continue;
     next = std::min(next, member.reader.next_read(now));
@@ -345,23 +345,26 @@ EventNumber SourceGroup::known_end(const RunView& run) {
   return std::min(end, std::max(run.horizon, whole_run(run).high));
 }
 
-// A few fragments are not believed where the others are by now, either.
-bool SourceGroup::begins_above_others(const RunView& run) const {
+// All have begun, or were given up, and one begins above where another one is. A few fragments are
+// not believed where the others are by now, either. Returns where the first one begins.
+std::optional<EventNumber> SourceGroup::others_begin_above(const RunView& run) const {
   EventNumber first = event_number_end;
   EventNumber end = event_number_end;
   for (const Member& member : members_) {
+    if (!member.queue().numbered() || member.queue().numbers().early()) return {};
     if (!has_begun(member)) continue;
     first = std::min(first, member.queue().first_event());
     end = std::min(end, member.queue().numbers().right_end());
   }
-  return std::ranges::any_of(members_, [&](const Member& member) {
+  const bool above = std::ranges::any_of(members_, [&](const Member& member) {
     return has_begun(member) && !member.reader.done() &&
            member.queue().first_event() > (has_few(member, run) ? first : end);
   });
+  return above ? std::optional{first} : std::nullopt;
 }
 
-// Others have come to where the source began, and it has gone on: then its `first` is lost. Else
-// `first` may still come. When others have begun, it is waited for up to event.deadline.
+// `first` is waited for up to event.deadline when others have begun. Then it is lost if they have
+// come to where the source began, and the source has gone on.
 void SourceGroup::decide_early(const RunView& run, Duration now) {
   const bool over = run.last || run.paused || all_done() ||
                     (early_since_ && now - *early_since_ >= system_.event_deadline);
@@ -371,12 +374,13 @@ void SourceGroup::decide_early(const RunView& run, Duration now) {
     if (!queue.numbers().early()) continue;
     const bool enough =
         member.reader.done() || queue.numbers().since_begin() >= source::enough_in_a_row;
-    if ((enough && queue.first_event() < horizon_) || (over && queue.open())) {
-      queue.numbers().take_early();
-    } else if (over) {
-      queue.numbers().refuse_early();
-    } else {
+    const bool lost = enough && queue.first_event() < horizon_;
+    if (!over && !(lost && member.reader.done())) {
       waits = horizon_ != 0;
+    } else if (lost || queue.open()) {
+      queue.numbers().take_early();
+    } else {
+      queue.numbers().refuse_early();
     }
   }
   if (!waits)
@@ -388,17 +392,15 @@ void SourceGroup::decide_early(const RunView& run, Duration now) {
 // Its counter may be reset a little later than those of the others. Until the run has an event this
 // costs nothing, so it is waited for.
 void SourceGroup::wait_for_left_over(const RunView& run, Duration now) {
-  if (run.announced || !begins_above_others(run))
-    above_since_.reset();
-  else if (!above_since_)
-    above_since_ = now;
-  waits_for_left_over_ = above_since_ && now - *above_since_ < system_.event_deadline;
+  const auto above = run.announced ? std::nullopt : others_begin_above(run);
+  if (std::exchange(above_, above) != above) above_since_ = now;
+  waits_for_left_over_ = above_ && now - above_since_ < system_.event_deadline;
 }
 
 // --- who keeps up --------------------------------------------------------------------------------
 
 void SourceGroup::watch(const RunView& run, Time at) {
-  const bool anyone = overtaking_.any() || early_since_ || above_since_ ||
+  const bool anyone = overtaking_.any() || early_since_ || above_ ||
                       std::ranges::any_of(members_, [](const Member& member) {
                         return member.watch.has_deadline();
                       });

@@ -170,7 +170,7 @@ private:
   [[nodiscard]] std::optional<EventNumber> lowest_own() const;
   [[nodiscard]] bool has_few(const Member& member, const RunView& run) const;
   [[nodiscard]] EventNumber known_end(const RunView& run);
-  [[nodiscard]] bool begins_above_others(const RunView& run) const;
+  [[nodiscard]] std::optional<EventNumber> others_begin_above(const RunView& run) const;
   void decide_early(const RunView& run, Duration now);
   void wait_for_left_over(const RunView& run, Duration now);
   [[nodiscard]] bool is_waited_for(const Member& member) const;
@@ -195,7 +195,8 @@ private:
   DeadlineClock clock_;
   EventNumber horizon_ = 0; // events below exist somewhere
   std::optional<Duration> early_since_; // a source waits for its `first`, and others have begun
-  std::optional<Duration> above_since_; // a source begins above others, before the run has an event
+  std::optional<EventNumber> above_; // as others_begin_above() said last
+  Duration above_since_{}; // it said the same
   bool waits_for_left_over_ = false;
   std::string not_ready_;
   std::string apart_; // sources that begin too far from each other; empty: none

@@ -317,6 +317,9 @@ TEST_F(GroupWithFirst, number_is_lost_when_others_have_come_to_what_its_source_s
   give_with_first({1, 2, 3, 4}, {});
   EXPECT_FALSE(with_first_.to_announce(view_));
   give_with_first({5, 6, 7, 8}, {});
+  pass_with_first(90ms);
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  pass_with_first(20ms);
   ASSERT_TRUE(with_first_.to_announce(view_));
   EXPECT_EQ(with_first_.to_announce(view_)->end, 9U);
   EXPECT_EQ(early(), 0U);
