@@ -182,6 +182,104 @@ TEST_P(Numbers, two_wrong_numbers_that_fall_cost_what_came_before_the_first_even
   }
 }
 
+// A front end has a few fragments of the last run in its buffers, and seconds later its counter is
+// reset with all others, a little sooner or later.
+TEST_P(Numbers, a_few_fragments_left_over_from_an_earlier_run_cost_nothing) {
+  const List pause(3000, Listed::pause);
+  for (const EventNumber step : {EventNumber{1}, EventNumber{937}, EventNumber{1} << 30}) {
+    // One that is behind by more than half of the deadline jumps alone.
+    const std::size_t most_later = step > options_.system.event_window ? 50 : 150;
+    for (const std::size_t count : {0U, 1U, 2U, 7U}) {
+      for (const std::size_t later : {std::size_t{0}, std::size_t{7}, most_later}) {
+        SCOPED_TRACE(fmt::format("{} left over, step {}, {} ms later", count, step, later));
+        List left_over = from_to(5001, 5001 + count);
+        List good = from_to(1, 1001);
+        for (List* const list : {&left_over, &good})
+          std::ranges::for_each(*list, [step](EventNumber& number) { number *= step; });
+        run({{joined({pause, good}), 1ms},
+             {joined({left_over, pause, List(later, Listed::pause), good}), 1ms}});
+        EXPECT_EQ(stored(1), good) << log();
+        EXPECT_EQ(stored(2), good) << log();
+        EXPECT_EQ(dropped(2), count) << log();
+        EXPECT_EQ(in_doubt(2), List{});
+      }
+    }
+  }
+}
+
+// Too many for that begin the run if nobody else sends within the deadline; else they are waited
+// for like few.
+TEST_P(Numbers, many_fragments_left_over_from_an_earlier_run_cost_nothing_within_the_deadline) {
+  const List good = from_to(1, 1001);
+  for (const std::size_t later : {0U, 7U, 70U}) {
+    SCOPED_TRACE(later);
+    const List pause(100, Listed::pause);
+    run({{joined({pause, good}), 1ms},
+         {joined({from_to(5001, 5021), pause, List(later, Listed::pause), good}), 1ms}});
+    EXPECT_EQ(stored(1), good) << log();
+    EXPECT_EQ(stored(2), good) << log();
+    EXPECT_EQ(dropped(2), 20U) << log();
+  }
+}
+
+TEST_P(Numbers, a_few_fragments_of_one_source_alone_are_built_when_the_run_ends) {
+  start({{List{}, 1ms, false}, {from_to(7, 10), 1ms, false}}).run_for(2s);
+  EXPECT_THAT(system_->manager().waiting_for(), HasSubstr("may be left over"));
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(stored(2), from_to(7, 10)) << log();
+  run({{List{}, 1ms, false}, {from_to(7, 10), 1ms}}, 2s);
+  EXPECT_EQ(stored(2), from_to(7, 10)) << log();
+  options_.system.events_max = 3;
+  run({{List{}, 1ms, false}, {from_to(7, 10), 1ms, false}});
+  EXPECT_EQ(stored(2), from_to(7, 10)) << log();
+  options_.system.events_max = 1000;
+  run({{List{}, 1ms, false}, {from_to(7, 2000), 1ms, false}});
+  EXPECT_EQ(stored(2), from_to(7, 1007)) << log();
+}
+
+TEST_P(Numbers, a_source_whose_first_number_is_lost_begins_where_it_is) {
+  options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
+    if (info.id == 2) queue.first = 1;
+  };
+  for (const std::size_t later : {0U, 5U, 150U}) { // steps of 1 ms
+    SCOPED_TRACE(later);
+    const List lost = joined({List(19 + later, Listed::pause), from_to(20, 1001)});
+    run({{from_to(1, 1001), 1ms}, {lost, 1ms}});
+    EXPECT_EQ(stored(1), from_to(1, 1001)) << log();
+    EXPECT_EQ(stored(2), from_to(20, 1001)) << log();
+    EXPECT_EQ(dropped(2), 0U);
+  }
+  // After the others have begun without it.
+  run({{from_to(1, 1001), 1ms}, {joined({List(600, Listed::pause), from_to(600, 1001)}), 1ms}});
+  EXPECT_GE(stored(2).size(), 390U) << log();
+}
+
+TEST_P(Numbers, fragments_left_over_before_the_first_number_are_not_taken) {
+  options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
+    if (info.id == 2) queue.first = 1;
+  };
+  const List good = from_to(1, 1001);
+  for (const EventNumber first : {EventNumber{20}, EventNumber{5001}, EventNumber{1} << 50}) {
+    for (const std::size_t count : {1U, 2U, 20U, 3000U}) {
+      for (const std::size_t later : {0U, 7U}) {
+        SCOPED_TRACE(fmt::format("{} from {} on, {} ms later", count, first, later));
+        const List pause(3000, Listed::pause);
+        run({{joined({List(count, Listed::pause), pause, good}), 1ms},
+             {joined({from_to(first, first + count), pause, List(later, Listed::pause), good}),
+              1ms}});
+        EXPECT_EQ(stored(1), good) << log();
+        EXPECT_EQ(stored(2), good) << log();
+        EXPECT_EQ(dropped(2), count) << log();
+      }
+    }
+  }
+  start({{List{}, 1ms, false}, {from_to(20, 22), 1ms, false}}).run_for(1s);
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(stored(2), List{}) << "the run is stopped before";
+}
+
 // A front end has fragments of an earlier run in its buffers, which begin the run. Then nothing is
 // accepted any more, and it ends.
 TEST_P(Numbers, a_run_in_which_nothing_is_accepted_any_more_ends) {

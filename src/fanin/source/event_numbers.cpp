@@ -27,7 +27,7 @@ EventNumbers::EventNumbers(const FragmentQueueOptions& options, FragmentTable& t
 // --- the run -------------------------------------------------------------------------------------
 
 void EventNumbers::start() {
-  jumped_ = written_ = written();
+  begun_ = jumped_ = written_ = written();
   table_.begin_at(FragmentTable::not_begun);
   known_next_ = table_.next();
   accepted_end_ = reported_end_ = late_end_ = 0;
@@ -62,6 +62,17 @@ void EventNumbers::forget() {
   late_end_ = 0;
   judge_.restart();
   find_fast_end();
+}
+
+void EventNumbers::allow_reset(CounterReset may) {
+  reset_ = may;
+  requests_reset_ = false;
+  if (may == CounterReset::yes) {
+    judge_.take_early(true);
+  } else if (judge_.takes_early()) {
+    judge_.join();
+    find_fast_end();
+  }
 }
 
 void EventNumbers::set_limit(EventNumber limit, bool last) {
@@ -130,6 +141,7 @@ EventNumbers::Decision EventNumbers::offer(std::uint64_t counter, std::uint32_t 
   const EventNumber event = number_of(counter);
   offered_ = std::min(counter, counter_of(event)); // without bits that are ignored
   if (event >= event_number_end) return drop_outside(event, counter);
+  if (early() && !judge_.others_have_begun() && half_full()) forget_early();
   if (judge_.too_early(event, held())) return drop(event, wire::DropReason::before_first);
   if (is_passed(event)) return drop_passed(event, size);
   const bool repeats = held() == event;
@@ -144,6 +156,11 @@ EventNumbers::Decision EventNumbers::offer(std::uint64_t counter, std::uint32_t 
   }
   if (!table_.begun()) begin_at(event);
   return {has_room(event) ? Action::take : Action::wait, event};
+}
+
+// Of pages, or of the fragments with gaps between them that the table holds at least.
+bool EventNumbers::half_full() const {
+  return pages_.half_full() || since_begin() >= options_.window / 32;
 }
 
 // It is below what was answered, and so below a number that is held, which is wrong then. But a
@@ -528,7 +545,9 @@ void EventNumbers::drop_held(std::optional<EventNumber> following) {
   if (held.slot.entry == dropped_entry) return;
   const std::optional<std::uint64_t> decided = last_decided_;
   const bool repeat = (!table_.begun() && held.event == following) || repeats(held);
-  drop(held.event, repeat ? wire::DropReason::number_repeat : wire::DropReason::number_jump);
+  const auto wrong =
+      judge_.takes_early() ? wire::DropReason::before_first : wire::DropReason::number_jump;
+  drop(held.event, repeat ? wire::DropReason::number_repeat : wrong);
   last_decided_ = decided;
 }
 
@@ -549,22 +568,52 @@ bool EventNumbers::has(EventNumber event) const {
 void EventNumbers::begin_again() {
   const EventNumber from = held_->event;
   const bool goes_on = from > table_.base() && !has(from);
-  for (EventNumber event = goes_on ? from : table_.base(); event < table_.next();
-       event = table_.alike_until(event)) {
-    if (table_.entry(event).absent()) continue;
-    drop(event, wire::DropReason::number_jump);
-    --written_;
-  }
-  accepted_end_ = reported_end_ = late_end_ = 0;
+  drop_from(goes_on ? from : table_.base());
   if (goes_on) {
     table_.cut_back(from);
     known_next_ = from;
     judge_.fell_back();
     return;
   }
+  begun_ = written_;
   pages_.begin_at(held_->slot.position);
   judge_.restart();
+  judge_.take_early(true);
   begin_at(from);
+}
+
+// What was taken from `event` on.
+void EventNumbers::drop_from(EventNumber event) {
+  const auto reason =
+      judge_.takes_early() ? wire::DropReason::before_first : wire::DropReason::number_jump;
+  for (; event < table_.next(); event = table_.alike_until(event)) {
+    if (table_.entry(event).absent()) continue;
+    drop(event, reason);
+    --written_;
+  }
+  accepted_end_ = reported_end_ = late_end_ = 0;
+  jumped_ = std::min(jumped_, written_);
+}
+
+void EventNumbers::refuse_early() {
+  FANIN_ASSERT(early());
+  note_written();
+  forget_early();
+  judge_.take_early(false);
+}
+
+// The source has no number again.
+void EventNumbers::forget_early() {
+  if (held_) drop_held();
+  drop_from(table_.base());
+  last_decided_.reset();
+  pages_.begin_at(pages_.end());
+  begun_ = written_;
+  judge_.restart();
+  judge_.take_early(true);
+  table_.begin_at(FragmentTable::not_begun);
+  known_next_ = table_.next();
+  find_fast_end();
 }
 
 } // namespace fanin::source

@@ -54,12 +54,13 @@ public:
   void find_fast_end();
   // Sets what the judging of numbers uses of the other sources.
   void set_others(const OtherSources& others);
-  void allow_reset(CounterReset may) {
-    reset_ = may;
-    requests_reset_ = false;
-  }
+  // What is taken before `first` may be dropped again only while resets need no answer. After that
+  // the source does not wait for `first`, unless refuse_early() was called.
+  void allow_reset(CounterReset may);
   // The counter was reset; the source waits until allow_reset() is called again.
   [[nodiscard]] bool requests_reset() const { return requests_reset_; }
+  // The run has no event of the source yet.
+  [[nodiscard]] bool may_be_reset() const { return reset_ != CounterReset::no; }
 
   // --- what the source sends ---------------------------------------------------------------------
 
@@ -160,6 +161,16 @@ public:
   }
   [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
+  // --- the number `first` ------------------------------------------------------------------------
+
+  // It has not come, and what was taken of higher numbers may come before a reset of the counter.
+  [[nodiscard]] bool early() const { return judge_.takes_early() && !nothing_said(); }
+  // It is lost.
+  void take_early() { judge_.join(); }
+  // It will come: what was taken is dropped, and so is what follows until then. Requires early(),
+  // and no fragment that is open.
+  void refuse_early();
+
   // --- reports -----------------------------------------------------------------------------------
 
   // The source began to count again in a run that has its events. Its fragments are marked, until
@@ -173,6 +184,8 @@ public:
   // Fragments since numbers last jumped out of reach (NumberJudge). Wrong numbers jump, and few of
   // them follow each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written() - jumped_; }
+  // Fragments since start(), or since the counter was reset.
+  [[nodiscard]] std::uint64_t since_begin() const { return written() - begun_; }
   [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
@@ -221,6 +234,9 @@ private:
   void note_written();
   void begin_at(EventNumber first);
   void begin_again();
+  void drop_from(EventNumber event);
+  void forget_early();
+  [[nodiscard]] bool half_full() const;
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
     return table_.begun() ? std::optional{table_.next()} : std::nullopt;
@@ -284,6 +300,7 @@ private:
   EventNumber reported_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
   std::uint64_t jumped_ = 0; // written() when numbers last jumped
+  std::uint64_t begun_ = 0; // written() when numbers began
   std::uint64_t beyond_last_ = 0; // right numbers beyond the last event, in a row
   std::uint64_t beyond_since_ = 0; // written() then
 

@@ -46,6 +46,10 @@ public:
   [[nodiscard]] bool could_hold(std::uint32_t size) const {
     return size <= std::uint64_t{pool_.pages()} * page_size_;
   }
+  /// What is not released takes more than half of them.
+  [[nodiscard]] bool half_full() const {
+    return end_ - base_ > std::uint64_t{pool_.pages()} * page_size_ / 2;
+  }
   /// Makes room for a fragment. `unused`: nothing that was written is needed any more. False: there
   /// are not enough pages.
   [[nodiscard]] bool make_room(std::uint32_t size, bool unused);

@@ -5,21 +5,25 @@
 namespace fanin::source {
 
 bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) const {
-  if (waits_for_first_) return number == first_ && (!next || number >= *next);
+  if (waits_for_first_ && (number == first_ || !takes_early_))
+    return number == first_ && (!next || number >= *next);
   if (!next || number < *next) return false;
   return number == *next || (steady() && number - *last_ == step_);
 }
 
 NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber following,
                                           std::optional<EventNumber> next) const {
-  if (reached(held) && (!next || held >= *next)) return Verdict::right;
+  const bool fell = next && held < *next;
+  if (fell && waits_for_first_ && held == first_) return Verdict::counter_reset;
+  if (reached(held) && !fell) return Verdict::right;
   if (following <= held) {
     const bool says_nothing = following == held || (next && following < *next);
     return says_nothing && follows_loosely(held, next) ? Verdict::right : Verdict::wrong;
   }
   const bool close = following - held < reach();
-  if (next && held < *next) {
-    const bool goes_on = dense() ? following - held == step_ : close;
+  if (fell) {
+    const bool alone = step_ == 0; // one number was accepted: two others are more
+    const bool goes_on = dense() ? following - held == step_ : close || alone;
     return goes_on && following < *next ? Verdict::counter_reset : Verdict::wrong;
   }
   if (close) return Verdict::right;
@@ -30,7 +34,8 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   if (held >= end_) return Verdict::wrong;
   const bool near_last = next && held - *next < reach();
   const bool makes_jumps = jumps_dropped_ >= jumps_dropped_max;
-  return near_last || makes_jumps || right_at_end(held) ? Verdict::right : Verdict::wrong;
+  const bool right = near_last || makes_jumps || others_.few || right_at_end(held);
+  return right ? Verdict::right : Verdict::wrong;
 }
 
 void NumberJudge::accepted(EventNumber number) {
@@ -54,6 +59,7 @@ void NumberJudge::restart() {
   fell_back();
   usual_ = {};
   waits_for_first_ = first_.has_value();
+  takes_early_ = false;
   others_ = {};
 }
 

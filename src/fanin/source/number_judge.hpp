@@ -17,6 +17,8 @@ struct OtherSources {
   EventNumber low = 0; ///< the lowest event that one of them holds
   EventNumber high = 0; ///< events below it exist, as far as they agree
   bool any = false; ///< false: no other source has begun
+  bool few = false; ///< what they have may be left over from an earlier run: it confirms numbers,
+                    ///< and makes none wrong that is followed by a higher one
   bool go_on = false; ///< one of them is alive and may still reach a jump
 };
 
@@ -65,13 +67,18 @@ public:
   /// True: the number comes before the source's first number `first`, and does not confirm `held`.
   [[nodiscard]] bool too_early(EventNumber number, std::optional<EventNumber> held = {}) const {
     const bool confirms = held && begins(*held) && is_near(*held, number);
-    return waits_for_first_ && !begins(number) && !confirms;
+    const bool early = takes_early_ && number > *first_;
+    return waits_for_first_ && !begins(number) && !confirms && !early;
   }
+  /// Whether numbers above `first` are taken although it has not come: it may be lost. What is
+  /// taken may be dropped again, and `first` is a reset of the counter then.
+  void take_early(bool take) { takes_early_ = take && waits_for_first_; }
+  [[nodiscard]] bool takes_early() const { return takes_early_; }
   /// A number was dropped because it is too early.
   void dropped_early(EventNumber number) { has_come_ = has_come_ || !is_near(*first_, number); }
   /// A held number is taken: no other one is waited for if it may be the first.
   void taken(EventNumber number) {
-    if (begins(number)) waits_for_first_ = false;
+    if (begins(number)) join();
   }
   /// True: the number is right at once, since it is the next one, repeats the last two steps, or is
   /// the source's `first`. (One step alone could come from a lost fragment.) Any other number has
@@ -104,7 +111,7 @@ public:
   [[nodiscard]] bool asks(EventNumber held, EventNumber following,
                           std::optional<EventNumber> next) const {
     if (following <= held || following - held < reach() || reached(held)) return false;
-    if (!next) return others_.any && !near_others(held);
+    if (!next) return !others_.few && !right_at_end(held);
     return last_ && held >= *next && (jumps(held, next) || (dense() && !reached_by_others(held)));
   }
   /// For a number of asks(). True: other sources are alive that may reach it and have not yet.
@@ -155,7 +162,9 @@ public:
   /// The last numbers were wrong; those before them were not.
   void fell_back();
   /// The source joins a run under way: it does not wait for `first`.
-  void join() { waits_for_first_ = false; }
+  void join() { waits_for_first_ = takes_early_ = false; }
+  /// Other sources have more than what may be left over from an earlier run.
+  [[nodiscard]] bool others_have_begun() const { return others_.any && !others_.few; }
 
 private:
   [[nodiscard]] bool steady() const { return step_ != 0 && step_ == step_before_; }
@@ -184,6 +193,7 @@ private:
   UsualStep usual_;
   std::uint64_t jumps_dropped_ = 0; // one after the other
   bool waits_for_first_;
+  bool takes_early_ = false;
   bool has_come_ = false; // its numbers have come from below `first`, or were reset
   OtherSources others_;
   EventNumber end_ = event_number_end;

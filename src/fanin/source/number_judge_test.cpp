@@ -344,6 +344,88 @@ TEST(Numbers, a_wrong_number_behind_two_others_is_no_reset) {
   EXPECT_EQ(queue.numbers().written(), 7U);
 }
 
+// Time stamps: no number is near another one.
+TEST(Numbers, a_counter_with_large_steps_is_reset_though_only_one_number_came_before) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.numbers().allow_reset(CounterReset::yes);
+  for (const EventNumber event : Numbers{500'000, 600'000, 10'000, 20'000, 30'000}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 10'000U);
+  EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 2U);
+}
+
+// Before the run has an event, numbers above `first` are taken, and may be dropped again.
+TEST(Numbers, first_number_is_a_reset_of_what_was_taken_before_it) {
+  for (const auto& sent : {Numbers{20, 21, 1, 2, 3}, Numbers{20, 21, 22, 1, 1000, 2000},
+                           Numbers{20, 21, 0, 1, 1, 2}, Numbers{20, 21, 2, 3, 4}}) {
+    QueueFixture fixture({.window = 256, .near = 256, .first = 1});
+    FragmentQueue& queue = fixture.queue;
+    queue.numbers().allow_reset(CounterReset::yes);
+    for (const EventNumber event : sent) {
+      (void)queue.write(event, {});
+      EXPECT_EQ(queue.numbers().early(), queue.numbered() && queue.first_event() == 20U) << event;
+    }
+    const auto begins = static_cast<std::uint64_t>(std::ranges::count(sent, EventNumber{1}));
+    EXPECT_EQ(queue.first_event(), begins == 0 ? 2U : 1U);
+    EXPECT_GE(queue.numbers().dropped(wire::DropReason::before_first), 2U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::number_jump), 0U);
+  }
+}
+
+TEST(Numbers, what_was_taken_before_the_first_number_is_kept_or_dropped) {
+  for (const bool keep : {true, false}) {
+    QueueFixture fixture({.window = 256, .near = 256, .first = 1});
+    FragmentQueue& queue = fixture.queue;
+    queue.numbers().allow_reset(CounterReset::yes);
+    for (const EventNumber event : Numbers{20, 21, 22, 40}) {
+      ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
+    }
+    ASSERT_TRUE(queue.numbers().early());
+    keep ? queue.numbers().take_early() : queue.numbers().refuse_early();
+    EXPECT_FALSE(queue.numbers().early());
+    EXPECT_EQ(queue.numbered(), keep);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::before_first), keep ? 0U : 4U);
+    EXPECT_EQ(queue.write(41, bytes_of(10, 41)), keep ? WriteOutcome::ok : WriteOutcome::rejected);
+    EXPECT_EQ(queue.numbers().written(), keep ? 5U : 0U);
+    if (keep) continue;
+    ASSERT_EQ(queue.write(1, bytes_of(10, 1)), WriteOutcome::ok);
+    EXPECT_EQ(testing::payload_of(queue, 1), bytes_of(10, 1));
+  }
+}
+
+// They must not keep it from being read.
+TEST(Numbers, what_comes_before_the_first_number_never_fills_the_queue) {
+  for (const auto& [size, step] : {std::pair{8000U, 1U}, {100U, 1U}, {100U, 20U}}) {
+    QueueFixture fixture({.window = 1U << 10, .near = 256, .first = 1});
+    FragmentQueue& queue = fixture.queue;
+    queue.numbers().allow_reset(CounterReset::yes);
+    for (EventNumber i = 20; i < 2000; ++i)
+      ASSERT_NE(queue.write(i * step, bytes_of(size, i)), WriteOutcome::full) << i;
+    ASSERT_EQ(queue.write(1, bytes_of(10, 1)), WriteOutcome::ok);
+    ASSERT_EQ(queue.write(2, bytes_of(10, 2)), WriteOutcome::ok);
+    EXPECT_EQ(queue.first_event(), 1U);
+    EXPECT_EQ(queue.numbers().dropped(wire::DropReason::before_first), 1980U);
+  }
+}
+
+TEST(Numbers, fragments_count_from_where_the_counter_was_reset) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.numbers().allow_reset(CounterReset::yes);
+  for (const EventNumber event : Numbers{5000, 5001, 900'000, 900'001}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.numbers().since_begin(), 4U);
+  EXPECT_EQ(queue.numbers().in_a_row(), 2U);
+  for (const EventNumber event : Numbers{1, 2, 3}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.numbers().since_begin(), 3U);
+  EXPECT_EQ(queue.numbers().in_a_row(), 3U);
+}
+
 TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;

@@ -244,7 +244,9 @@ struct Announce { // followed by AbsentRange[absent_ranges]
   EventNumber end = 0;
   std::uint64_t bytes = 0; ///< on the wire, at most
   std::uint32_t absent_ranges = 0;
-  std::uint16_t final = 0; ///< 1: nothing will follow
+  std::uint8_t final = 0; ///< 1: nothing will follow
+  std::uint8_t few = 0; ///< 1: the run has no event yet, and each source has so few fragments that
+                        ///< they may be left over from an earlier run
   std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent, or have
                            ///< come to their end; where it begins, it may begin further on in the
                            ///< next message

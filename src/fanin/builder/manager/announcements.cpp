@@ -142,6 +142,7 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
     readout.state = announce.final != 0 ? State::ended : State::announcing;
     readout.end = announce.end;
     readout.silent = announce.silent != 0;
+    readout.few = announce.few != 0 && announce.final == 0;
   });
   if (range.empty()) return true;
   know_until(announce.end);
@@ -265,6 +266,19 @@ std::optional<Announcements::Apart> Announcements::apart() const {
   return {};
 }
 
+std::optional<EventNumber> Announcements::others_begin_above() const {
+  const auto first = first_announced();
+  EventNumber end = event_number_end;
+  for (const Readout& readout : readouts_) {
+    if (readout.decides_begin()) end = std::min(end, readout.end);
+  }
+  const bool above = std::ranges::any_of(readouts_, [&](const Readout& readout) {
+    return readout.state == State::announcing && readout.decides_begin() &&
+           readout.first > (readout.few ? *first : end);
+  });
+  return above ? first : std::nullopt;
+}
+
 void Announcements::move_to(EventNumber assigned_end) {
   cuts_.move_to(assigned_end);
   behind_ = 0;
@@ -317,6 +331,7 @@ EventNumber Announcements::horizon(const Overtaking& overtaking) const {
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const Readout& readout = readouts_[node];
     if (!readout.begun() || (readout.empty() && !readout.decides_begin())) continue;
+    if (!begun_ && readout.few) continue;
     if (readout.state == State::ended || readout.silent || overtaking.passed_over(node)) {
       ended = std::max(ended, readout.end);
     } else {

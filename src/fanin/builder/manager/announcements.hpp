@@ -46,6 +46,7 @@ public:
     EventNumber first = 0;
     EventNumber end = 0;       // announced below
     bool silent = false; // no source of it sends; where it begins: they were given up
+    bool few = false; // what it has may be left over from an earlier run
     Duration announced_at{};   // something, last, or was held back
     bool held_back = false; // has more, and waits for others or for builder units
     bool died = false; // in mid-run: numbers that it has not announced were not read
@@ -118,6 +119,10 @@ public:
   // Two readout units that begin more than a window from each other, without others between.
   [[nodiscard]] std::optional<Apart> apart() const;
 
+  // A readout unit begins above where another one is, or with a few fragments above where it began:
+  // they may be left over from an earlier run. Returns where the first one begins.
+  [[nodiscard]] std::optional<EventNumber> others_begin_above() const;
+
   // Events below are assigned, or gaps.
   [[nodiscard]] EventNumber assigned_end() const { return cuts_.start(); }
   void move_to(EventNumber assigned_end);
@@ -146,7 +151,8 @@ public:
 
   // Up to where readout units agree that events exist: an announcement more than a window ahead of
   // all others counts when another one comes there, since its source may be wrong. Who is at its
-  // end, silent or passed over is not waited for.
+  // end, silent or passed over is not waited for. Before batches begin, a few fragments do not
+  // count.
   [[nodiscard]] EventNumber horizon(const Overtaking& overtaking) const;
 
   // The fragments in the range of this readout unit, or of incarnations that have died, appended.

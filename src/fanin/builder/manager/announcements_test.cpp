@@ -368,6 +368,43 @@ TEST_F(Announced, one_that_decides_nothing_is_waited_for_until_it_is_where_the_f
   EXPECT_EQ(announced_.count_present({0, 1000}), 10U);
 }
 
+TEST_F(Announced, a_few_fragments_do_not_count_before_batches_begin) {
+  const Overtaking nobody(2, system_.event_window, 1s, 1s);
+  const auto say_few = [&](EventNumber first, bool final) {
+    return announced_.add(1, {.first = first, .end = first + 2, .final = final, .few = 1}, {}, 0,
+                          {});
+  };
+  for (const bool final : {false, true}) { // then there will be no more
+    join_all();
+    EXPECT_TRUE(say_few(20, final));
+    EXPECT_EQ(announced_.horizon(nobody), final ? 22U : 0U);
+    announced_.leave(0);
+    announced_.leave(1);
+  }
+  join_all();
+  EXPECT_TRUE(say_few(20, false));
+  EXPECT_TRUE(say(0, 20, 24));
+  EXPECT_EQ(announced_.horizon(nobody), 24U);
+  announced_.begin_at_first();
+  EXPECT_EQ(announced_.horizon(nobody), 24U);
+}
+
+TEST_F(Announced, one_that_begins_above_another_one_may_have_what_is_left_over) {
+  for (const bool few : {false, true}) {
+    join_all();
+    EXPECT_TRUE(say(0, 0, 10));
+    EXPECT_FALSE(announced_.others_begin_above());
+    EXPECT_TRUE(announced_.add(1, {.first = 12, .end = 14, .few = few}, {}, 0, {}));
+    EXPECT_EQ(announced_.others_begin_above(), 0U);
+    EXPECT_TRUE(say(0, 10, 16));
+    EXPECT_EQ(announced_.others_begin_above().has_value(), few) << "the other one is there now";
+    EXPECT_TRUE(announced_.take_back(1));
+    EXPECT_FALSE(announced_.others_begin_above());
+    announced_.leave(0);
+    announced_.leave(1);
+  }
+}
+
 TEST_F(Announced, batches_do_not_begin_while_nobody_decides_where_and_somebody_goes_on) {
   join_all();
   EXPECT_TRUE(announced_.add(0, {.first = 1, .end = 1, .silent = 1}, {}, 0, {}));

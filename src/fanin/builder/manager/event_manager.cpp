@@ -322,6 +322,7 @@ void EventManager::check_alive() {
     if (options_.on_silent) options_.on_silent(key);
   }
   events_.watch_overtaken(liveness_.running_time());
+  events_.watch_beginning(liveness_.running_time());
   path_watch_.watch(now);
   const auto dead_end = refusal_watch_.find(liveness_.running_time());
   if (dead_end && phase_.is(Phase::running)) {

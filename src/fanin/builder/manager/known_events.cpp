@@ -116,7 +116,8 @@ EventNumber KnownEvents::horizon() const {
 
 bool KnownEvents::find_first_event() {
   if (announced_.begun() || !announced_.may_begin(horizon())) return false;
-  if (parts_.phase.is(Phase::running) && wait_while_apart()) return false;
+  if (parts_.phase.is(Phase::running) && (wait_while_apart() || waits_for_left_over()))
+    return false;
   announced_.begin_at_first();
   const EventNumber first = announced_.first_event();
   if (first > 0) parts_.outbox.send_to_readouts(wire::Clear{0, first}); // nothing of it is assigned
@@ -137,6 +138,20 @@ bool KnownEvents::wait_while_apart() {
                   announced_.readout(apart->further).first, parts_.system.event_window);
   if (!logged) parts_.log(LogLevel::warning, "the run waits for " + apart_);
   return true;
+}
+
+// Its source may go on, or its counter be reset a little later than those of the others: it has the
+// deadline for it.
+bool KnownEvents::waits_for_left_over() const {
+  const auto above = announced_.others_begin_above();
+  return above && (above != above_ || !waited_enough_);
+}
+
+void KnownEvents::watch_beginning(Duration now) {
+  const auto above =
+      announced_.may_begin(horizon()) ? announced_.others_begin_above() : std::nullopt;
+  if (std::exchange(above_, above) != above) above_since_ = now;
+  waited_enough_ = above_ && now - above_since_ >= parts_.system.event_deadline;
 }
 
 void KnownEvents::answer_held() {
@@ -195,8 +210,15 @@ std::string KnownEvents::overtaken(NodeId behind, NodeId ahead) const {
 std::string KnownEvents::waiting_for(NodeId node) const {
   const auto ahead = overtaking_.ahead_of(node);
   if (ahead) return overtaken(node, static_cast<NodeId>(*ahead));
-  return fmt::format("readout unit '{}' to have event {}", name(node),
-                     announced_.readout(node).end);
+  const bool few =
+      !announced_.begun() && std::ranges::any_of(announced_.readouts(), [](const auto& readout) {
+        return readout.decides_begin() && readout.few;
+      });
+  return fmt::format("readout unit '{}' to have event {}{}", name(node),
+                     announced_.readout(node).end,
+                     few ? ", or others to have more than a few fragments, which may be left over "
+                           "from an earlier run"
+                         : "");
 }
 
 } // namespace fanin::builder

@@ -65,6 +65,8 @@ public:
   void answer_held();
   // Periodically: logs which readout units are overtaken.
   void watch_overtaken(Duration now);
+  // Periodically: how long fragments that may be left over from an earlier run were waited for.
+  void watch_beginning(Duration now);
   // Periodically: tells readout units that others are ahead, so that they stop waiting for silent
   // sources.
   void watch_laggards();
@@ -80,6 +82,7 @@ public:
 
 private:
   [[nodiscard]] bool wait_while_apart();
+  [[nodiscard]] bool waits_for_left_over() const;
   [[nodiscard]] bool has(EventNumber number) const;
   void send_horizon(NodeId node, EventNumber horizon);
   void lower_horizon(NodeId node, EventNumber horizon);
@@ -94,6 +97,9 @@ private:
   HeldNumbers held_;
   std::vector<Overtaking::End> ends_; // reused
   std::string apart_;
+  std::optional<EventNumber> above_; // Announcements::others_begin_above() at the last look
+  Duration above_since_{}; // it was the same
+  bool waited_enough_ = false; // since then
   std::vector<std::string> waits_for_; // by readout unit
   EventNumber laggards_horizon_ = 0; // the horizon at the last watch_laggards()
   LogLimiter reset_lines_;

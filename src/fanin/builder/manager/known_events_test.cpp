@@ -127,5 +127,15 @@ TEST_F(Known, the_run_waits_for_readout_units_that_begin_too_far_from_each_other
   EXPECT_EQ(lines_.size(), 1U);
 }
 
+TEST_F(Known, the_run_waits_for_the_deadline_for_a_readout_unit_that_begins_above_another_one) {
+  EXPECT_TRUE(announce(0, 0, 64));
+  EXPECT_TRUE(announce(1, 1000, 1002));
+  events_.watch_beginning(1s);
+  events_.watch_beginning(1s + system_.event_deadline - 1ms);
+  EXPECT_FALSE(events_.find_first_event());
+  events_.watch_beginning(1s + system_.event_deadline);
+  EXPECT_TRUE(events_.find_first_event());
+}
+
 } // namespace
 } // namespace fanin::builder

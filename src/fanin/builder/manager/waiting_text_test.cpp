@@ -48,7 +48,7 @@ protected:
     const wire::Announce message{.first = first,
                                  .end = end,
                                  .bytes = 100 * (end - first),
-                                 .final = static_cast<std::uint16_t>(final ? 1 : 0)};
+                                 .final = static_cast<std::uint8_t>(final ? 1 : 0)};
     wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
     EXPECT_TRUE(events_.on_announce(node, reader, 0, {}));
   }

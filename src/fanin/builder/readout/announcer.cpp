@@ -30,36 +30,46 @@ std::uint8_t flag(bool set) { return set ? 1 : 0; }
 void Announcer::reset() {
   state_ = State::unnumbered;
   announced_ = 0;
+  few_ = false;
   due_ = never;
 }
 
-void Announcer::begin(EventNumber first, bool given_up, Out& out) {
+void Announcer::begin(EventNumber first, bool given_up, bool few, Out& out) {
   state_ = given_up ? State::given_up : State::announcing;
   announced_ = first;
-  out.send({.first = first, .end = first, .silent = flag(given_up)}, {});
+  few_ = few;
+  out.send({.first = first, .end = first, .few = flag(few), .silent = flag(given_up)}, {});
 }
 
 // Where the first fragment below `end` is; or at `end`, if there is none. False: there is no room.
-bool Announcer::begin_again(EventNumber end, Out& out) {
-  if (end <= announced_) return true;
+bool Announcer::begin_again(const Turn& turn, Out& out) {
+  if (turn.end <= announced_) return true;
   if (!out.roomy(0)) return false;
-  EventNumber first = end;
+  EventNumber first = turn.end;
   for (const source::FragmentQueue* const queue : queues_) {
     first = std::min(first, queue->sent_from(announced_));
   }
-  begin(first, first == end, out);
+  begin(first, first == turn.end, turn.few, out);
   return true;
+}
+
+// Where no events are announced that would say it.
+void Announcer::say_that_it_has_enough(const Turn& turn, Out& out) {
+  if (!few_ || turn.few || !out.roomy(0)) return;
+  few_ = false;
+  out.send({.first = announced_, .end = announced_, .silent = flag(turn.silent)}, {});
 }
 
 void Announcer::announce(const Turn& turn, Out& out) {
   FANIN_ASSERT(begun() && !ended());
   EventNumber end = turn.end;
-  if (state_ == State::given_up && !begin_again(end, out)) return;
+  if (state_ == State::given_up && !begin_again(turn, out)) return;
   // The last event is known when all readout units have begun.
-  if (system_.events_max != 0 && turn.limit >= event_number_end) return;
+  if (system_.events_max != 0 && turn.limit >= event_number_end)
+    return say_that_it_has_enough(turn, out);
   if (end <= announced_ && !turn.final) {
     due_ = never;
-    return;
+    return say_that_it_has_enough(turn, out);
   }
   if (!turn.final && !worth_a_message(turn, end)) return;
   due_ = never;
@@ -95,8 +105,14 @@ bool Announcer::announce_gap(const Turn& turn, EventNumber end, Out& out) {
     end = std::min(end, queue->sent_from(announced_));
   }
   if (end < announced_ + system_.batch_events || !out.roomy(0)) return false;
-  out.send({.first = announced_, .end = end, .silent = flag(turn.silent), .nothing = 1}, {});
+  out.send({.first = announced_,
+            .end = end,
+            .few = flag(turn.few),
+            .silent = flag(turn.silent),
+            .nothing = 1},
+           {});
   announced_ = end;
+  few_ = turn.few;
   return true;
 }
 
@@ -135,9 +151,11 @@ bool Announcer::announce_range(const Turn& turn, EventRange range, Out& out) {
               .end = piece.end,
               .bytes = bytes,
               .absent_ranges = static_cast<std::uint32_t>(absent_.size()),
+              .few = flag(turn.few),
               .silent = flag(turn.silent)},
              absent_);
     announced_ = piece.end;
+    few_ = turn.few;
   }
   return true;
 }

@@ -38,6 +38,7 @@ public:
     bool idle = false; // no source has more to read now
     bool held_up = false; // a source waits for room
     bool silent = false; // all sources were given up as silent
+    bool few = false; // what they have may be left over from an earlier run
     Time now{};
   };
 
@@ -49,8 +50,8 @@ public:
   void reset();
   // Joins the run at `first`: what is below is absent. `given_up`: it begins only because its
   // sources were given up. Until one of them sends something, it announces no event and begins
-  // further and further on.
-  void begin(EventNumber first, bool given_up, Out& out);
+  // further and further on. `few`: as in Turn.
+  void begin(EventNumber first, bool given_up, bool few, Out& out);
   // Announces what is worth a message now. Requires that it has begun, and has not ended.
   void announce(const Turn& turn, Out& out);
 
@@ -74,7 +75,8 @@ private:
     return false;
   }
 
-  [[nodiscard]] bool begin_again(EventNumber end, Out& out);
+  [[nodiscard]] bool begin_again(const Turn& turn, Out& out);
+  void say_that_it_has_enough(const Turn& turn, Out& out);
   [[nodiscard]] bool worth_a_message(const Turn& turn, EventNumber& end);
   [[nodiscard]] bool announce_gap(const Turn& turn, EventNumber end, Out& out);
   [[nodiscard]] bool announce_range(const Turn& turn, EventRange range, Out& out);
@@ -84,6 +86,7 @@ private:
   std::span<source::FragmentQueue* const> queues_;
   CheckedState<State> state_ = State::unnumbered;
   EventNumber announced_ = 0;
+  bool few_ = false; // as it has said
   Time due_ = never;
   std::vector<wire::AbsentRange> absent_; // of one message; reused
 };

@@ -63,7 +63,7 @@ protected:
     }
   }
   void begin() {
-    announcer_.begin(0, false, out_);
+    announcer_.begin(0, false, false, out_);
     out_.messages.clear();
   }
   [[nodiscard]] Announcer::Turn turn(Duration after = {}) const {
@@ -90,7 +90,7 @@ using AnnouncerDeathTest = AnnouncerTest;
 
 TEST_F(AnnouncerTest, says_where_it_begins) {
   EXPECT_FALSE(announcer_.begun());
-  announcer_.begin(48, false, out_);
+  announcer_.begin(48, false, false, out_);
   EXPECT_TRUE(announcer_.begun());
   EXPECT_EQ(announcer_.announced(), 48U);
   EXPECT_EQ(out_.ranges(), (Ranges{{48, 48}}));
@@ -99,7 +99,7 @@ TEST_F(AnnouncerTest, says_where_it_begins) {
 TEST_F(AnnouncerTest, begins_further_on_until_a_source_that_was_given_up_sends_something) {
   system_.events_max = 100;
   ASSERT_TRUE(queue_.give_up_until(1));
-  announcer_.begin(1, true, out_);
+  announcer_.begin(1, true, false, out_);
   ASSERT_TRUE(queue_.give_up_until(150));
   out_.set_room(0);
   announcer_.announce(idle_turn(), out_);
@@ -120,9 +120,27 @@ TEST_F(AnnouncerTest, begins_further_on_until_a_source_that_was_given_up_sends_s
   EXPECT_EQ(out_.ranges(), (Ranges{{150, 160}}));
 }
 
+// With run.events it announces no event before the first one of all is known.
+TEST_F(AnnouncerTest, says_when_it_has_more_than_may_be_left_over) {
+  for (const std::uint64_t events_max : {0U, 100U}) {
+    system_.events_max = events_max;
+    announcer_.reset();
+    out_.messages.clear();
+    announcer_.begin(0, false, true, out_);
+    auto few = idle_turn();
+    few.few = true;
+    announcer_.announce(few, out_);
+    announcer_.announce(idle_turn(), out_);
+    announcer_.announce(idle_turn(), out_);
+    EXPECT_EQ(out_.ranges(), (Ranges{{0, 0}, {0, 0}}));
+    EXPECT_EQ(out_.messages.front().few, 1U);
+    EXPECT_EQ(out_.messages.back().few, 0U);
+  }
+}
+
 TEST_F(AnnouncerTest, announces_no_event_if_no_source_sends_anything) {
   ASSERT_TRUE(queue_.give_up_until(1));
-  announcer_.begin(1, true, out_);
+  announcer_.begin(1, true, false, out_);
   ASSERT_TRUE(queue_.give_up_until(20));
   auto last = idle_turn();
   last.limit = 20;
@@ -282,7 +300,7 @@ TEST_F(AnnouncerTest, says_once_that_nothing_will_follow) {
 TEST_F(AnnouncerDeathTest, announces_only_between_beginning_and_end) {
   EXPECT_DEATH(announcer_.announce(turn(), out_), "begun");
   begin();
-  EXPECT_DEATH(announcer_.begin(0, false, out_), "may not follow.*Announcer::State");
+  EXPECT_DEATH(announcer_.begin(0, false, false, out_), "may not follow.*Announcer::State");
 }
 
 } // namespace

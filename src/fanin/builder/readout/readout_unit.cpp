@@ -315,7 +315,7 @@ const RunView& ReadoutUnit::view() {
 // Joins the run there: what is below is absent. `given_up`: as for Announcer::begin().
 void ReadoutUnit::begin_at(EventNumber first, bool given_up) {
   ControlOut out{*control_};
-  announcer_.begin(first, given_up, out);
+  announcer_.begin(first, given_up, sources_.have_few(view_), out);
   retained_->begin_at(first);
 }
 
@@ -388,6 +388,7 @@ void ReadoutUnit::announce(bool idle, Time now) {
                        .idle = idle,
                        .held_up = sources_.any_held_back(),
                        .silent = sources_.all_silent(),
+                       .few = sources_.have_few(view_),
                        .now = now},
                       out);
 }
@@ -408,7 +409,7 @@ void ReadoutUnit::answer() {
 
 void ReadoutUnit::send_status() {
   const auto sources = count();
-  const std::string text = (view_.begun() ? sources_.waits_for() : sources_.not_ready())
+  const std::string text = (view_.begun() ? sources_.waits_for(view()) : sources_.not_ready())
                                .substr(0, control_->text_max(sources.size_bytes()));
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
   counters_.waits_for_size = static_cast<std::uint32_t>(text.size());

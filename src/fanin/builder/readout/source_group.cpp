@@ -67,6 +67,9 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
 
 void SourceGroup::reset() {
   horizon_ = 0;
+  early_since_.reset();
+  above_.reset();
+  waits_for_left_over_ = false;
   apart_.clear();
   throttled_since_ = never;
   held_up_since_ = never;
@@ -86,7 +89,7 @@ bool SourceGroup::read(const RunView& run, Time now) {
     if (reader.far_ahead()) continue; // goes on when batches have been cut
     if (reader.due(now, retry)) {
       source::FragmentQueue& queue = reader.queue();
-      if (!queue.numbered() || queue.numbers().held())
+      if (!queue.numbered() || queue.numbers().held() || queue.numbers().early())
         queue.numbers().set_others(others_of(member, run));
       reader.read(now);
       if (reader.failed()) {
@@ -132,7 +135,7 @@ void SourceGroup::count_held_up(Time now) {
 
 Time SourceGroup::next_turn(Time now) const {
   Time next = never;
-  bool deadlines = overtaking_.any();
+  bool deadlines = overtaking_.any() || early_since_ || above_;
   for (const Member& member : members_) {
     if (member.reader.done()) continue;
     next = std::min(next, member.reader.next_read(now));
@@ -163,11 +166,16 @@ bool SourceGroup::has_no_number(const Member& member) {
   return member.queue().numbers().nothing_said() && (member.watch.silent() || member.reader.done());
 }
 
+// Where it is says where the run is. Before its `first` it does not.
+bool SourceGroup::has_begun(const Member& member) {
+  return member.queue().numbered() && !member.queue().numbers().early() && !has_no_number(member);
+}
+
 std::optional<EventNumber> SourceGroup::lowest_own() const {
   std::optional<EventNumber> lowest;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
-    if (!queue.numbered() || has_no_number(member)) continue;
+    if (!has_begun(member)) continue;
     lowest = std::min(lowest.value_or(queue.first_event()), queue.first_event());
   }
   return lowest;
@@ -202,7 +210,7 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
   bool passed_over = false;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
-    if (!queue.numbered() || has_no_number(member)) continue;
+    if (!has_begun(member)) continue;
     all.low = std::min(all.low, queue.first_event());
     passed_over = passed_over || overtaking_.passed_over(member.index);
     if (is_waited_for(member)) {
@@ -227,12 +235,16 @@ source::OtherSources SourceGroup::whole_run(const RunView& run) {
 // more; a trigger says which numbers exist.
 source::OtherSources SourceGroup::others_of(const Member& member, const RunView& run) {
   source::OtherSources others = whole_run(run);
-  const std::size_t own = member.queue().numbered() && is_waited_for(member) ? 1 : 0;
+  const std::size_t own = has_begun(member) && is_waited_for(member) ? 1 : 0;
   others.any = run.joined_at || run.horizon > 0 || ends_.size() > own;
   others.high = std::max(others.high, run.joined_at.value_or(0));
   // Several readout units agree on it, however far that is ahead of this one.
   if (run.horizon > run.announced.value_or(0)) others.high = std::max(others.high, run.horizon);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, run.limit);
+  others.few =
+      !run.joined_at && run.horizon == 0 && std::ranges::all_of(members_, [&](const Member& other) {
+        return &other == &member || !has_begun(other) || has_few(other, run);
+      });
   others.go_on = system_.trigger_rate_hz <= 0 && others_live(member, run);
   return others;
 }
@@ -293,6 +305,7 @@ wire::Paused SourceGroup::pause(const RunView& run) {
     member.reader.queue().numbers().set_others(others_of(member, run));
     member.reader.queue().numbers().end_held();
   }
+  if (!run.announced) decide_early(run, {});
   wire::Paused paused{.span = system_.event_window};
   ends_.clear();
   for (const Member& member : members_) {
@@ -310,10 +323,85 @@ wire::Paused SourceGroup::pause(const RunView& run) {
   return paused;
 }
 
+// --- what may be left over from an earlier run ---------------------------------------------------
+
+// One at its end sends nothing else.
+bool SourceGroup::has_few(const Member& member, const RunView& run) const {
+  const source::FragmentQueue& queue = member.queue();
+  if (run.last || !queue.numbers().may_be_reset()) return false;
+  const std::uint64_t enough = system_.events_max == 0
+                                   ? source::enough_in_a_row
+                                   : std::min(source::enough_in_a_row, system_.events_max);
+  return !queue.numbered() || queue.numbers().early() ||
+         (!member.reader.done() && queue.numbers().since_begin() < enough);
+}
+
+// Before the run has an event, nobody is given up because of a few fragments.
+EventNumber SourceGroup::known_end(const RunView& run) {
+  EventNumber end = run.horizon;
+  for (const Member& member : members_) {
+    if (!has_few(member, run)) end = std::max(end, member.queue().next_event());
+  }
+  return std::min(end, std::max(run.horizon, whole_run(run).high));
+}
+
+// All have begun, or were given up, and one begins above where another one is. A few fragments are
+// not believed where the others are by now, either. Returns where the first one begins.
+std::optional<EventNumber> SourceGroup::others_begin_above(const RunView& run) const {
+  EventNumber first = event_number_end;
+  EventNumber end = event_number_end;
+  for (const Member& member : members_) {
+    if (!member.queue().numbered() || member.queue().numbers().early()) return {};
+    if (!has_begun(member)) continue;
+    first = std::min(first, member.queue().first_event());
+    end = std::min(end, member.queue().numbers().right_end());
+  }
+  const bool above = std::ranges::any_of(members_, [&](const Member& member) {
+    return has_begun(member) && !member.reader.done() &&
+           member.queue().first_event() > (has_few(member, run) ? first : end);
+  });
+  return above ? std::optional{first} : std::nullopt;
+}
+
+// `first` is waited for up to event.deadline when others have begun. Then it is lost if they have
+// come to where the source began, and the source has gone on.
+void SourceGroup::decide_early(const RunView& run, Duration now) {
+  const bool over = run.last || run.paused || all_done() ||
+                    (early_since_ && now - *early_since_ >= system_.event_deadline);
+  bool waits = false;
+  for (Member& member : members_) {
+    source::FragmentQueue& queue = member.reader.queue();
+    if (!queue.numbers().early()) continue;
+    const bool enough =
+        member.reader.done() || queue.numbers().since_begin() >= source::enough_in_a_row;
+    const bool lost = enough && queue.first_event() < horizon_;
+    if (!over && !(lost && member.reader.done())) {
+      waits = horizon_ != 0;
+    } else if (lost || queue.open()) {
+      queue.numbers().take_early();
+    } else {
+      queue.numbers().refuse_early();
+    }
+  }
+  if (!waits)
+    early_since_.reset();
+  else if (!early_since_)
+    early_since_ = now;
+}
+
+// Its counter may be reset a little later than those of the others. Until the run has an event this
+// costs nothing, so it is waited for.
+void SourceGroup::wait_for_left_over(const RunView& run, Duration now) {
+  const auto above = run.announced ? std::nullopt : others_begin_above(run);
+  if (std::exchange(above_, above) != above) above_since_ = now;
+  waits_for_left_over_ = above_ && now - above_since_ < system_.event_deadline;
+}
+
 // --- who keeps up --------------------------------------------------------------------------------
 
 void SourceGroup::watch(const RunView& run, Time at) {
-  const bool anyone = overtaking_.any() || std::ranges::any_of(members_, [](const Member& member) {
+  const bool anyone = overtaking_.any() || early_since_ || above_ ||
+                      std::ranges::any_of(members_, [](const Member& member) {
                         return member.watch.has_deadline();
                       });
   if (!anyone) clock_.pause();
@@ -326,9 +414,10 @@ void SourceGroup::watch(const RunView& run, Time at) {
     member.watch.watch_unclear(member.reader.queue(), member.reader.done(), now);
   }
   // Below the last limit all events exist: somebody has announced the last one.
-  horizon_ =
-      run.last ? run.read_end : std::min(run.limit, std::max(run.horizon, whole_run(run).high));
+  horizon_ = run.last ? run.read_end : std::min(run.limit, known_end(run));
   if (!run.announced && !run.last) forget_number_beyond(horizon_);
+  decide_early(run, now);
+  wait_for_left_over(run, now);
   for (Member& member : members_) watch(member, run, now);
   if (run.last) pass_unread(run);
 }
@@ -340,11 +429,13 @@ void SourceGroup::pass_over_stalled(Duration now) {
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
     const bool waited_for = !member.watch.silent() || overtaking_.passed_over(member.index);
-    overtaking_ends_[member.index] = {
-        .next = queue.numbered() ? queue.next_event() : 0,
-        .moved_at = member.watch.moved_at(),
-        .follows = queue.numbered() && !member.reader.done() && waited_for,
-        .leads = queue.numbered() && queue.numbers().in_a_row() >= source::enough_in_a_row};
+    overtaking_ends_[member.index] = {.next = queue.numbered() ? queue.next_event() : 0,
+                                      .moved_at = member.watch.moved_at(),
+                                      .follows = queue.numbered() && !queue.numbers().early() &&
+                                                 !member.reader.done() && waited_for,
+                                      .leads =
+                                          queue.numbered() && !queue.numbers().early() &&
+                                          queue.numbers().in_a_row() >= source::enough_in_a_row};
   }
   for (const auto& pair : overtaking_.update(overtaking_ends_, now)) {
     const Member& behind = members_[pair.behind];
@@ -359,6 +450,7 @@ void SourceGroup::pass_over_stalled(Duration now) {
 
 void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
   source::FragmentQueue& queue = member.reader.queue();
+  if (queue.numbers().early()) return;
   if (pauses(member)) {
     member.watch.pass_paused(queue, horizon_, now);
   } else if (!member.reader.done()) {
@@ -408,14 +500,22 @@ bool SourceGroup::answer_for(EventRange range) {
   });
 }
 
-std::string SourceGroup::waits_for() const {
-  std::string text = apart_;
+std::string SourceGroup::waits_for(const RunView& run) const {
+  WantedList wanted;
+  wanted.add(apart_);
+  const bool few = !run.announced && have_few(run) && lowest_own();
   for (const Member& member : members_) {
-    if (!member.watch.slow()) continue;
-    text += fmt::format("{}source {}, which is slow, to have event {}", text.empty() ? "" : "; ",
-                        member.name, member.queue().next_event());
+    if (member.watch.slow()) {
+      wanted.add(fmt::format("source {}, which is slow, to have event {}", member.name,
+                             member.queue().next_event()));
+    }
+    if (few && !has_begun(member)) {
+      wanted.add(fmt::format("source {} to begin, or others to have more than a few fragments, "
+                             "which may be left over from an earlier run",
+                             member.name));
+    }
   }
-  return text;
+  return wanted.text();
 }
 
 // --- what can be announced -----------------------------------------------------------------------
@@ -428,6 +528,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   bool may_begin_below = false;
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
+    if (queue.numbers().early()) return {};
     if (!queue.numbered()) {
       // A run without any event at all still has to end.
       const bool holds =
@@ -443,7 +544,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
   if (end == ~EventNumber{0}) end = announced;
   end = std::min(end, std::max(run.limit, announced)); // what was read beyond is not announced
   if (!run.announced) {
-    if (!run.last && !run.paused && !all_done && apart()) return {};
+    if (!run.last && !run.paused && !all_done && (apart() || waits_for_left_over_)) return {};
     apart_.clear();
     if (may_begin_below) return {};
   }

@@ -101,6 +101,11 @@ public:
   // Whether all sources have said what they have of these events. Those at their end have no more:
   // they say so now.
   [[nodiscard]] bool answer_for(EventRange range);
+  // The run has no event yet, and of each source there are so few fragments that they may be left
+  // over from an earlier run.
+  [[nodiscard]] bool have_few(const RunView& run) const {
+    return std::ranges::all_of(members_, [&](const Member& m) { return has_few(m, run); });
+  }
   // None sends: at least one is silent, the others too or at their end.
   [[nodiscard]] bool all_silent() const {
     return !all_done() && std::ranges::all_of(members_, [](const Member& m) {
@@ -108,7 +113,7 @@ public:
     });
   }
   // Human-readable: which sources keep the run from going on; empty: none.
-  [[nodiscard]] std::string waits_for() const;
+  [[nodiscard]] std::string waits_for(const RunView& run) const;
 
   // --- what can be announced ---------------------------------------------------------------------
 
@@ -159,9 +164,15 @@ private:
 
   [[nodiscard]] static bool pauses(const Member& member);
   [[nodiscard]] static bool has_no_number(const Member& member);
+  [[nodiscard]] static bool has_begun(const Member& member);
   void forget_number_beyond(EventNumber horizon);
   [[nodiscard]] static bool was_passed(const Member& member, EventNumber horizon);
   [[nodiscard]] std::optional<EventNumber> lowest_own() const;
+  [[nodiscard]] bool has_few(const Member& member, const RunView& run) const;
+  [[nodiscard]] EventNumber known_end(const RunView& run);
+  [[nodiscard]] std::optional<EventNumber> others_begin_above(const RunView& run) const;
+  void decide_early(const RunView& run, Duration now);
+  void wait_for_left_over(const RunView& run, Duration now);
   [[nodiscard]] bool is_waited_for(const Member& member) const;
   [[nodiscard]] source::OtherSources whole_run(const RunView& run);
   [[nodiscard]] source::OtherSources others_of(const Member& member, const RunView& run);
@@ -183,6 +194,10 @@ private:
   Overtaking overtaking_;
   DeadlineClock clock_;
   EventNumber horizon_ = 0; // events below exist somewhere
+  std::optional<Duration> early_since_; // a source waits for its `first`, and others have begun
+  std::optional<EventNumber> above_; // as others_begin_above() said last
+  Duration above_since_{}; // it said the same
+  bool waits_for_left_over_ = false;
   std::string not_ready_;
   std::string apart_; // sources that begin too far from each other; empty: none
   bool retry_ = false;

@@ -106,10 +106,10 @@ TEST_F(Group, announces_nothing_while_sources_begin_too_far_from_each_other) {
   EXPECT_FALSE(group_.to_announce(view_));
   EXPECT_FALSE(group_.to_announce(view_));
   EXPECT_THAT(logged_, ElementsAre(HasSubstr("the run waits for sources s1, which begins at")));
-  EXPECT_THAT(group_.waits_for(), HasSubstr("s2, at event 5000"));
+  EXPECT_THAT(group_.waits_for(view_), HasSubstr("s2, at event 5000"));
   view_.last = true; // the run ends
   EXPECT_TRUE(group_.to_announce(view_));
-  EXPECT_EQ(group_.waits_for(), "");
+  EXPECT_EQ(group_.waits_for(view_), "");
 }
 
 TEST_F(Group, announcement_is_the_last_one_at_the_last_event_and_where_all_sources_have_ended) {
@@ -211,6 +211,7 @@ TEST_F(Group, source_that_cannot_start_is_not_waited_for) {
 }
 
 TEST_F(Group, silent_source_is_given_up_after_the_deadline) {
+  group_.allow_reset(source::CounterReset::no); // the run has events
   give({0, 1}, {0});
   EXPECT_LE(group_.next_turn(now_), now_ + 25ms);
   pass(90ms);
@@ -222,7 +223,143 @@ TEST_F(Group, silent_source_is_given_up_after_the_deadline) {
   EXPECT_FALSE(group_.all_silent());
 }
 
+// Few fragments may be left over from an earlier run, and a source that goes on or ends has more.
+TEST_F(Group, nobody_is_given_up_because_of_a_few_fragments_before_the_run_has_an_event) {
+  enum class Then : std::uint8_t { waits, goes_on, ends };
+  for (const auto other : {ReadState::waiting, ReadState::paused}) {
+    for (const auto then : {Then::waits, Then::goes_on, Then::ends}) {
+      scripts_[0].result = {other, never};
+      scripts_[1].result = {ReadState::waiting, never};
+      start();
+      give({}, {700, 701});
+      pass(500ms);
+      EXPECT_FALSE(group_.reader(0).queue().numbered());
+      EXPECT_TRUE(group_.have_few(view_));
+      EXPECT_FALSE(group_.to_announce(view_));
+      EXPECT_THAT(group_.waits_for(view_), HasSubstr("source s1 to begin"));
+      if (then == Then::ends) scripts_[1].result = {ReadState::finished};
+      if (then == Then::goes_on) {
+        give({}, {702, 703, 704, 705, 706, 707});
+      } else {
+        give({}, {});
+      }
+      pass(200ms);
+      EXPECT_EQ(group_.have_few(view_), then == Then::waits);
+      EXPECT_EQ(group_.to_announce(view_).has_value(), then != Then::waits);
+    }
+  }
+}
+
+TEST_F(Group, few_fragments_of_a_run_that_ends_are_announced) {
+  give({}, {700, 701});
+  view_.last = true;
+  view_.limit = view_.read_end = 702;
+  pass(200ms);
+  EXPECT_FALSE(group_.have_few(view_));
+  EXPECT_EQ(group_.to_announce(view_)->end, 702U);
+}
+
+TEST_F(Group, a_source_that_begins_above_another_one_may_reset_its_counter_within_the_deadline) {
+  const std::deque<EventNumber> many{700, 701, 702, 703, 704, 705, 706, 707};
+  for (const auto& left_over : {std::deque<EventNumber>{700, 701}, many}) {
+    start();
+    give({}, left_over);
+    give({1, 2}, {});
+    EXPECT_FALSE(group_.to_announce(view_));
+    pass(90ms);
+    EXPECT_FALSE(group_.to_announce(view_));
+    give({}, {1, 2});
+    EXPECT_EQ(group_.to_announce(view_)->end, 3U);
+    EXPECT_EQ(next(1), 3U);
+    start();
+    give({}, left_over);
+    give({1, 2}, {});
+    pass(110ms);
+    EXPECT_TRUE(group_.to_announce(view_)) << "the counter is not reset";
+  }
+}
+
+// The second source waits for its number 1.
+class GroupWithFirst : public Group {
+protected:
+  GroupWithFirst() : with_first_(system_, inputs_with_first(), [](LogLevel, std::string_view) {}) {
+    with_first_.start({.limit = event_number_end}, view_, now_);
+  }
+  std::vector<ReadoutInput> inputs_with_first() {
+    auto all = inputs();
+    all[1].queue.first = 1;
+    return all;
+  }
+  void give_with_first(std::deque<EventNumber> first, std::deque<EventNumber> second) {
+    scripts_[0].numbers = std::move(first);
+    scripts_[1].numbers = std::move(second);
+    with_first_.retry();
+    pass_with_first(0ms);
+  }
+  void pass_with_first(Duration time) {
+    const Time end = now_ + time;
+    do {
+      (void)with_first_.read(view_, now_);
+      if (with_first_.held()) with_first_.judge_held(view_, answered_);
+      with_first_.watch(view_, now_);
+      now_ += 5ms;
+    } while (now_ < end);
+  }
+  [[nodiscard]] std::uint64_t early() const {
+    return with_first_.queues()[1]->numbers().dropped(wire::DropReason::before_first);
+  }
+  SourceGroup with_first_;
+};
+
+TEST_F(GroupWithFirst, number_is_lost_when_others_have_come_to_what_its_source_sends) {
+  give_with_first({}, {5, 6, 7, 8, 9, 10, 11, 12, 13});
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  give_with_first({1, 2, 3, 4}, {});
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  give_with_first({5, 6, 7, 8}, {});
+  pass_with_first(90ms);
+  EXPECT_FALSE(with_first_.to_announce(view_));
+  pass_with_first(20ms);
+  ASSERT_TRUE(with_first_.to_announce(view_));
+  EXPECT_EQ(with_first_.to_announce(view_)->end, 9U);
+  EXPECT_EQ(early(), 0U);
+}
+
+TEST_F(GroupWithFirst, number_is_waited_for_up_to_the_deadline_when_others_have_begun) {
+  for (const bool few : {false, true}) {
+    view_ = {.limit = event_number_end};
+    with_first_.reset();
+    with_first_.start({.limit = event_number_end}, view_, now_);
+    const std::uint64_t before = early();
+    std::deque<EventNumber> sent{500, 501};
+    for (EventNumber event = 502; !few && event < 520; ++event) sent.push_back(event);
+    const std::uint64_t count = sent.size();
+    give_with_first({}, std::move(sent));
+    pass_with_first(500ms);
+    EXPECT_FALSE(with_first_.to_announce(view_));
+    EXPECT_EQ(early(), before);
+    give_with_first({1, 2, 3, 4, 5, 6, 7, 8}, {});
+    pass_with_first(90ms);
+    EXPECT_EQ(early(), before);
+    pass_with_first(20ms);
+    EXPECT_EQ(early() - before, count);
+    give_with_first({}, {600, 601});
+    EXPECT_EQ(early() - before, count + 2);
+    pass_with_first(200ms); // it is silent
+    ASSERT_TRUE(with_first_.to_announce(view_));
+    EXPECT_EQ(with_first_.to_announce(view_)->end, 9U);
+  }
+}
+
+TEST_F(GroupWithFirst, what_came_before_it_is_dropped_when_the_run_is_stopped) {
+  give_with_first({}, {500, 501, 502, 503, 504, 505, 506, 507, 508});
+  view_.paused = true;
+  EXPECT_EQ(with_first_.pause(view_).next_event, 0U);
+  EXPECT_EQ(early(), 9U);
+}
+
 TEST_F(Group, source_that_pauses_is_waited_for_by_nobody_until_it_gives_something) {
+  group_.allow_reset(source::CounterReset::no); // the run has events
   scripts_[1].result = {ReadState::paused, never};
   give({0, 1}, {0});
   EXPECT_EQ(next(1), 2U);
@@ -340,7 +477,7 @@ TEST_F(Group, only_source_that_lags_is_slow_while_the_others_are_held_back) {
     group_.retry();
     turn(5ms);
   }
-  EXPECT_THAT(group_.waits_for(), HasSubstr("source s2, which is slow"));
+  EXPECT_THAT(group_.waits_for(view_), HasSubstr("source s2, which is slow"));
   EXPECT_THAT(logged_, ElementsAre(HasSubstr("holds all others of the readout unit back")));
 }
 
