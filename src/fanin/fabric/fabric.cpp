@@ -25,8 +25,20 @@ Result<> check(const FabricOptions& options) {
     return wrong("the rate of a network interface is 1 kB/s to 100 TB/s");
   if (options.message_cost < Duration{} || options.message_cost > std::chrono::seconds{1})
     return wrong("the cost of a message is at most 1 s");
-  if (options.when_full == WhenFull::drop && options.queueing != Queueing::output_queues)
+  const bool drops = options.when_full == WhenFull::drop;
+  if (drops && options.queueing != Queueing::output_queues)
     return wrong("only a switch with output queues drops packets");
+  const std::uint64_t packet = options.packet + std::uint64_t{options.packet_header};
+  const double under_way = options.topology.link_rate * 1e-9 *
+                           static_cast<double>(options.topology.link_latency.count());
+  const bool holds_packet = options.buffer >= packet;
+  if (drops && !holds_packet)
+    return wrong("a switch that drops packets has buffers for at least one packet");
+  if (!holds_packet && static_cast<double>(options.buffer) < under_way)
+    return wrong(fmt::format("the buffer of a queue in a switch, {} B, holds neither a packet nor "
+                             "what is under way on a link (its rate times its latency: {:.0f} B): "
+                             "make it larger, or the packets smaller",
+                             options.buffer, under_way));
   if (options.routing == Routing::adaptive && options.queueing != Queueing::input_fifo)
     return wrong("adaptive routing takes another route for the head of an input FIFO: the other "
                  "kinds of queues need another routing");

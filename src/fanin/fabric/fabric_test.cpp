@@ -180,7 +180,7 @@ TEST(Fabric, every_message_of_a_random_network_arrives_once) {
     if (options.queueing == Queueing::output_queues && random.chance(1, 2))
       options.when_full = WhenFull::drop;
     options.routing = static_cast<Routing>(random.below(fifo ? 4 : 3));
-    options.buffer = 64 + random.below(8000);
+    options.buffer = 500 + random.below(8000); // at least what is under way on a link
     if (options.when_full == WhenFull::drop) options.buffer += 4200;
     options.resend_after = std::chrono::microseconds{50};
     options.packet_header = static_cast<std::uint32_t>(random.below(50));
@@ -225,6 +225,15 @@ TEST(Fabric, says_what_it_cannot_simulate) {
   options.queueing = Queueing::input_fifo;
   options.when_full = WhenFull::drop;
   EXPECT_NE(error_of(options), "");
+  options = gigabyte_links(2);
+  options.when_full = WhenFull::drop;
+  options.buffer = 999;
+  EXPECT_NE(error_of(options).find("at least one packet"), std::string::npos);
+  options.when_full = WhenFull::pause;
+  options.topology.link_latency = Duration{2000};
+  EXPECT_NE(error_of(options).find("under way"), std::string::npos);
+  options.buffer = 1000;
+  EXPECT_EQ(error_of(options), "");
   options = gigabyte_links(hosts_most);
   options.queue_for_each_destination = true;
   EXPECT_NE(error_of(options).find("fewer hosts"), std::string::npos);
