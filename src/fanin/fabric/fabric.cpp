@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
+#include "fanin/fabric/deadlock.hpp"
 
 namespace fanin::fabric {
 namespace {
@@ -50,19 +52,21 @@ Result<> check(const FabricOptions& options) {
 } // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::make(const FabricOptions& options) {
-  if (auto good = check(options); !good) return std::unexpected(good.error());
-  auto topology = Topology::make(options.topology);
-  if (!topology) return std::unexpected(topology.error());
+  FANIN_TRY(check(options));
+  auto topology = FANIN_TRY(Topology::make(options.topology));
   std::uint64_t queues = 0;
   if (options.queue_for_each_destination)
-    queues += std::uint64_t{topology->all_ports()} * topology->hosts();
-  for (const Link& link : topology->links())
-    if (link.to != no_link) queues += topology->outputs(link.to);
+    queues += std::uint64_t{topology.all_ports()} * topology.hosts();
+  for (const Link& link : topology.links())
+    if (link.to != no_link) queues += topology.outputs(link.to);
   if (queues > queues_most)
     return fail(ErrorKind::usage, fmt::format("the network has {} queues, and at most {} can be "
                                               "simulated: simulate fewer hosts",
                                               queues, queues_most));
-  return std::unique_ptr<Fabric>(new Fabric(options, std::move(*topology)));
+  if (options.when_full == WhenFull::pause)
+    FANIN_TRY(check_deadlock(dependencies(topology),
+                             [&](std::uint32_t link) { return topology.name(link); }));
+  return std::unique_ptr<Fabric>(new Fabric(options, std::move(topology)));
 }
 
 Fabric::Fabric(const FabricOptions& options, Topology topology)
