@@ -40,6 +40,8 @@ def test_the_table_has_a_line_for_each_point_and_says_where_parameters_come_from
     ("[fabric]\nnodes = 2\nrate = \"999999999Gb/s\"\n", "rate of a link"),
     ("[fabric]\nnodes = 2\nrate = \"99999GB/s\"\n[traffic]\nsize = \"1B\"\nduration = \"1s\"\n", "virtual time stands still"),
     ("[fabric]\nqueues = \"input-fifo\"\n", "fabric.nodes is missing"),
+    ("[fabric]\nnodes = 2\nplacement = \"apart\"\n", "fabric.placement"),
+    ("[fabric]\nnodes = 2\nlatency = \"1ms\"\npacket = \"1MiB\"\n", "under way on a link"),
     ("[fabric]\nqueue = \"input-fifo\"\n", "queues"),
 ])
 def test_a_network_that_cannot_be_simulated_is_named_in_one_line(text, said):

@@ -1,6 +1,7 @@
 // fanin sim: the event builder, or traffic alone, on a simulated network in virtual time.
 #include <sys/resource.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@
 #include "fanin/settings/tree.hpp"
 #include "fanin/simulation/settings.hpp"
 #include "fanin/simulation/sweep.hpp"
-#include "fanin/simulation/uniform_traffic.hpp"
+#include "fanin/simulation/traffic.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -45,10 +46,15 @@ Result<settings::Value> load_file(const SimArguments& arguments) {
   return root;
 }
 
-simulation::Simulate uniform() {
-  return [](const settings::Value& root, const simulation::Watch& watch) -> Result<Outcome> {
+const std::map<std::string, simulation::Pattern> patterns{
+    {"uniform", simulation::Pattern::uniform},
+    {"stream", simulation::Pattern::stream},
+    {"roundtrip", simulation::Pattern::roundtrip}};
+
+simulation::Simulate traffic_of(simulation::Pattern pattern) {
+  return [pattern](const settings::Value& root, const simulation::Watch& watch) -> Result<Outcome> {
     const auto settings = FANIN_TRY(simulation::read_settings(root));
-    return simulation::run_uniform_traffic(settings, watch);
+    return simulation::run_traffic(settings, pattern, watch);
   };
 }
 
@@ -95,7 +101,8 @@ Result<int> simulate(const SimArguments& arguments) {
   observer.on_progress = [&](double done) {
     if (!arguments.quiet) terminal.progress(fmt::format("{:.0f} % simulated", 100 * done));
   };
-  FANIN_TRY(simulation::run_sweep(root, points, uniform(), observer));
+  FANIN_TRY(
+      simulation::run_sweep(root, points, traffic_of(patterns.at(arguments.traffic)), observer));
   terminal.end_progress();
   result["origins"] = origins_of(settings.origins);
   result["peak_rss_bytes"] = peak_rss_bytes();
@@ -128,8 +135,10 @@ void add_sim(CLI::App& app, int& status) {
       command->add_option("FILE", arguments->file, "Configuration (TOML) with [fabric]");
   CLI::Option* traffic = command
                              ->add_option("--traffic", arguments->traffic,
-                                          "uniform: sources that always send, and no event builder")
-                             ->check(CLI::IsMember({"uniform"}));
+                                          "No event builder, but sources that always send: uniform "
+                                          "(to all destinations), stream (each to one of its own), "
+                                          "roundtrip (and as much back)")
+                             ->check(CLI::IsMember(patterns));
   CLI::Option* theory = command
                             ->add_option("--theory", arguments->theory,
                                          "crossbar: the exact throughput of an N x N crossbar")

@@ -43,7 +43,9 @@ Result<Topology> Topology::make(const TopologyOptions& options) {
   made.ports_ = options.ports;
   const std::uint32_t ports = made.all_ports();
   const bool clos = options.shape == Shape::clos;
-  const std::uint32_t at_leaf = options.switch_ports > 0 ? options.switch_ports : clos ? 8 : ports;
+  const std::uint32_t at_leaf = options.switch_ports > 0 ? options.switch_ports
+                                : clos                   ? leaf_ports_default
+                                                         : ports;
   const std::uint32_t needed = (ports + at_leaf - 1) / at_leaf;
   made.leaves_ = !clos ? 1 : options.leaves > 0 ? options.leaves : needed;
 

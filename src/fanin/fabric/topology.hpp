@@ -15,6 +15,8 @@ enum class Shape : std::uint8_t {
   clos // leaf switches, each with links to all spine switches
 };
 
+inline constexpr std::uint32_t leaf_ports_default = 8; // of a leaf, for hosts
+
 struct TopologyOptions {
   Shape shape = Shape::crossbar;
   std::uint32_t hosts = 2;

@@ -85,7 +85,7 @@ void read_traffic(TableReader reader, SimulationSettings& settings) {
     to.size = source::LogNormalSize{static_cast<double>(size), static_cast<double>(sigma)};
   }
   to.destinations =
-      static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin"}));
+      static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin", "pairs"}));
   to.warm_up = reader.duration("warm_up", to.warm_up);
   to.duration = reader.duration("duration", to.duration);
   constexpr Duration longest = std::chrono::hours{1};
@@ -115,6 +115,7 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   TableReader reader = whole.table("fabric");
   settings.nodes = natural(reader, "nodes", 0, 1, nodes_most);
   read_topology(reader, settings.fabric.topology);
+  settings.placement = static_cast<Placement>(reader.choice("placement", {"in-order", "apart"}));
   read_switches(reader, settings.fabric);
   read_interfaces(reader, settings.fabric);
   read_origins(reader.table("origin"), "fabric", settings.origins);
@@ -123,6 +124,27 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   check_together(reader, settings.fabric, problems);
   if (problems.first) return std::unexpected(*problems.first);
   return settings;
+}
+
+Result<> place_hosts(SimulationSettings& settings) {
+  fabric::TopologyOptions& to = settings.fabric.topology;
+  to.hosts = 2 * settings.nodes;
+  if (settings.placement == Placement::in_order) return {};
+  if (to.shape != fabric::Shape::clos)
+    return fail(ErrorKind::usage, "fabric.placement = \"apart\" is about the leaves of a Clos "
+                                  "network: set fabric.topology = \"clos\"");
+  if (to.switch_ports == 0) to.switch_ports = fabric::leaf_ports_default;
+  const std::uint32_t leaves_of_group = (settings.nodes + to.switch_ports - 1) / to.switch_ports;
+  if (to.leaves == 0) to.leaves = 2 * to.ports * leaves_of_group;
+  for (std::uint32_t host = 0; host < to.hosts; ++host) {
+    const bool receives = host >= settings.nodes;
+    const std::uint32_t in_group = (receives ? host - settings.nodes : host) / to.switch_ports;
+    for (std::uint32_t port = 0; port < to.ports; ++port) {
+      const std::uint32_t group = (receives ? to.ports : 0) + port;
+      to.leaf_of_port.push_back(group * leaves_of_group + in_group);
+    }
+  }
+  return {};
 }
 
 } // namespace fanin::simulation

@@ -13,7 +13,17 @@
 
 namespace fanin::simulation {
 
-enum class Destinations : std::uint8_t { random, round_robin };
+enum class Destinations : std::uint8_t {
+  random,
+  round_robin,
+  pairs // of each source one and the same, drawn once
+};
+
+// On which leaves of a Clos network the hosts are.
+enum class Placement : std::uint8_t {
+  in_order, // sources, then destinations, each with all its ports
+  apart // sources and destinations, and each port of them, on leaves of their own
+};
 
 struct TrafficSettings {
   source::SizeDistribution size = source::FixedSize{16U << 10};
@@ -31,7 +41,8 @@ struct Origin {
 
 struct SimulationSettings {
   std::uint32_t nodes = 0; // sources, and as many destinations; 0: those of the configuration
-  fabric::FabricOptions fabric; // its number of hosts is set by who knows them
+  fabric::FabricOptions fabric; // without hosts: place_hosts() sets them
+  Placement placement = Placement::in_order;
   TrafficSettings traffic;
   std::vector<Origin> origins;
 };
@@ -39,5 +50,8 @@ struct SimulationSettings {
 // From a whole file: [fabric], [fabric.origin] and [traffic]. Errors: usage, with file, line and
 // key.
 [[nodiscard]] Result<SimulationSettings> read_settings(const settings::Value& root);
+
+// `nodes` sources, and after them as many destinations, are the hosts. Errors: usage.
+[[nodiscard]] Result<> place_hosts(SimulationSettings& settings);
 
 } // namespace fanin::simulation
