@@ -198,20 +198,20 @@ void Fabric::push(std::uint32_t queue, std::uint32_t index) {
   request(queue);
 }
 
-std::uint32_t Fabric::choose(const Worm& worm, LinkRange range) {
-  if (range.count == 1) return range.first;
-  std::uint64_t which = 0;
+std::uint32_t Fabric::choose(const Worm& worm, std::uint32_t at_switch) {
   switch (options_.routing) {
   case Routing::fixed: {
     const std::uint64_t from = worm.hops[0].queue / queues_of_port_;
-    which = mix_bits(options_.seed ^ (from << 32 | worm.port));
-    break;
+    const std::uint64_t route = mix_bits(options_.seed ^ (from << 32 | worm.port));
+    return topology_.link_of_route(at_switch, worm.port, route);
   }
-  case Routing::destination: which = worm.port; break;
+  case Routing::destination: return topology_.link_of_route(at_switch, worm.port, worm.port);
   case Routing::dispersive:
-  case Routing::adaptive: which = random_.below(range.count); break;
+  case Routing::adaptive: break;
   }
-  return range.first + static_cast<std::uint32_t>(which % range.count);
+  const LinkRange range = topology_.towards(at_switch, worm.port);
+  return range.first +
+         static_cast<std::uint32_t>(range.count == 1 ? 0 : random_.below(range.count));
 }
 
 // The link that the head wants next; where a queue depends on it, also the one after that.
@@ -222,11 +222,11 @@ void Fabric::choose_links(Worm& worm) {
     worm.wants = worm.then;
   } else {
     const std::uint32_t at_switch = topology_.links()[worm.hops[worm.taken - 1U].link].to;
-    worm.wants = choose(worm, topology_.towards(at_switch, worm.port));
+    worm.wants = choose(worm, at_switch);
   }
   const std::uint32_t end = topology_.links()[worm.wants].to;
   const bool known = options_.queueing == Queueing::input_fifo || end == no_link;
-  worm.then = known ? none : choose(worm, topology_.towards(end, worm.port));
+  worm.then = known ? none : choose(worm, end);
 }
 
 std::uint32_t Fabric::queue_behind(std::uint32_t link, std::uint32_t then) const {

@@ -192,7 +192,7 @@ private:
   [[nodiscard]] std::uint32_t first_worm(std::uint32_t queue) const {
     return queues_[queue].first / hops_most;
   }
-  [[nodiscard]] std::uint32_t choose(const Worm& worm, LinkRange range);
+  [[nodiscard]] std::uint32_t choose(const Worm& worm, std::uint32_t at_switch);
   void choose_links(Worm& worm);
   [[nodiscard]] std::uint32_t queue_behind(std::uint32_t link, std::uint32_t then) const;
   void add_request(std::uint32_t link, std::uint32_t queue);

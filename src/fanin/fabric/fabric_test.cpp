@@ -148,6 +148,21 @@ TEST(Fabric, messages_of_a_host_begin_at_intervals_of_their_cost) {
   EXPECT_EQ(network.deliveries[2].last, 15'100'000);
 }
 
+// Two leaves of four hosts, and two links between each leaf and each of two spines: enough for all.
+TEST(Fabric, a_table_by_destination_uses_parallel_links) {
+  FabricOptions options = gigabyte_links(8);
+  options.topology.shape = Shape::clos;
+  options.topology.switch_ports = options.topology.uplinks = 4;
+  options.topology.spines = 2;
+  options.routing = Routing::destination;
+  Network network(options);
+  for (std::uint32_t host = 0; host < 4; ++host)
+    network.fabric->send(0, host, 4 + host, 1000, host);
+  network.run();
+  ASSERT_EQ(network.deliveries.size(), 4U);
+  for (const Delivery& delivery : network.deliveries) EXPECT_EQ(delivery.last, 1'000'000);
+}
+
 TEST(Fabric, messages_of_a_host_take_turns_over_its_ports) {
   FabricOptions options = gigabyte_links(2);
   options.topology.ports = 2;

@@ -98,8 +98,7 @@ private:
   // Routes by destination.
   [[nodiscard]] std::uint32_t link_after(std::uint32_t link, const Packet& packet) const {
     if (topology_.ends_at_port(link)) return none;
-    const LinkRange range = topology_.towards(topology_.links()[link].to, packet.port);
-    return range.first + packet.port % range.count;
+    return topology_.link_of_route(topology_.links()[link].to, packet.port, packet.port);
   }
   [[nodiscard]] std::uint32_t wanted_link(const Packet& packet, std::uint32_t queue) const {
     return packet.hops.empty() ? Topology::link_from(queue)

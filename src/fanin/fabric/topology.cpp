@@ -95,6 +95,14 @@ LinkRange Topology::towards(std::uint32_t at_switch, std::uint32_t port) const {
   return {.first = down + (spine * leaves_ + leaf) * parallel, .count = parallel};
 }
 
+std::uint32_t Topology::link_of_route(std::uint32_t at_switch, std::uint32_t port,
+                                      std::uint64_t route) const {
+  const LinkRange range = towards(at_switch, port);
+  if (range.count == 1) return range.first;
+  const std::uint64_t which = is_leaf(at_switch) ? route : route / spines_;
+  return range.first + static_cast<std::uint32_t>(which % range.count);
+}
+
 std::string Topology::name(std::uint32_t link) const {
   const auto port_name = [&](std::uint32_t port) {
     return ports_ == 1 ? fmt::format("host {}", port)
