@@ -240,6 +240,12 @@ std::uint32_t Fabric::queue_behind(std::uint32_t link, std::uint32_t then) const
   return none;
 }
 
+bool Fabric::has_other_way(const Worm& worm) const {
+  if (worm.taken == 0) return false;
+  const std::uint32_t at_switch = topology_.links()[worm.hops[worm.taken - 1U].link].to;
+  return topology_.towards(at_switch, worm.port).count > 1;
+}
+
 // The first worm of a queue asks for its link. Links are given in the order of requests.
 void Fabric::request(std::uint32_t queue) {
   const std::uint32_t index = first_worm(queue);
@@ -247,9 +253,9 @@ void Fabric::request(std::uint32_t queue) {
   choose_links(worm);
   add_request(worm.wants, queue);
   const std::uint16_t generation = ++worm.generation;
-  const bool other_way = worm.taken > 0 && !topology_.ends_at_port(worm.wants);
   serve(worm.wants);
-  if (options_.routing == Routing::adaptive && other_way && worm.generation == generation)
+  const bool waits = worm.generation == generation;
+  if (options_.routing == Routing::adaptive && waits && has_other_way(worm))
     events_.add(events_.now() + to_picoseconds(options_.reroute_after),
                 static_cast<std::uint16_t>(Kind::blocked), index, generation);
 }

@@ -194,6 +194,7 @@ private:
   }
   [[nodiscard]] std::uint32_t choose(const Worm& worm, std::uint32_t at_switch);
   void choose_links(Worm& worm);
+  [[nodiscard]] bool has_other_way(const Worm& worm) const;
   [[nodiscard]] std::uint32_t queue_behind(std::uint32_t link, std::uint32_t then) const;
   void add_request(std::uint32_t link, std::uint32_t queue);
   void remove_request(std::uint32_t link, std::uint32_t queue);

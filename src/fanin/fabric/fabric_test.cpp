@@ -163,6 +163,24 @@ TEST(Fabric, a_table_by_destination_uses_parallel_links) {
   for (const Delivery& delivery : network.deliveries) EXPECT_EQ(delivery.last, 1'000'000);
 }
 
+// One way between two leaves of three hosts: a blocked head has no other one, and keeps its turn.
+TEST(Fabric, adaptive_routing_keeps_the_order_where_there_is_one_way) {
+  FabricOptions options = gigabyte_links(6);
+  options.topology.shape = Shape::clos;
+  options.topology.switch_ports = 3;
+  options.topology.uplinks = options.topology.spines = 1;
+  options.queueing = Queueing::input_fifo;
+  options.routing = Routing::adaptive;
+  options.reroute_after = Duration{600};
+  Network network(options);
+  for (std::uint32_t host = 0; host < 3; ++host)
+    network.fabric->send(host * 200'000, host, 3 + host, 1000, host);
+  network.run();
+  ASSERT_EQ(network.deliveries.size(), 3U);
+  for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(network.deliveries[i].tag, i);
+  EXPECT_EQ(network.fabric->counters().rerouted, 0U);
+}
+
 TEST(Fabric, messages_of_a_host_take_turns_over_its_ports) {
   FabricOptions options = gigabyte_links(2);
   options.topology.ports = 2;
