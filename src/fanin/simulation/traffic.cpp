@@ -16,7 +16,7 @@ using fabric::Fabric;
 using fabric::Picoseconds;
 using fabric::to_picoseconds;
 
-constexpr std::uint32_t backlog = 2; // messages of a sender that have not left it, for each port
+constexpr std::uint32_t backlog = 2; // messages that wait, for each queue of a sender
 
 class Traffic {
 public:
@@ -43,7 +43,11 @@ public:
   Result<Outcome> run(const Watch& watch) {
     const MonotonicClock clock;
     const Time began = clock.now();
-    for (std::uint32_t i = 0; i < backlog * settings_.fabric.topology.ports; ++i) {
+    const bool pairs = !partners_.empty();
+    const std::uint32_t queues =
+        settings_.fabric.topology.ports *
+        (settings_.fabric.queue_for_each_destination && !pairs ? settings_.nodes : 1);
+    for (std::uint32_t i = 0; i < backlog * queues; ++i) {
       for (std::uint32_t sender = 0; sender < senders_.size(); ++sender) send(sender);
     }
     ProgressCheck check(end_, watch);
