@@ -169,8 +169,7 @@ void Fabric::make_worm(std::uint32_t queue) {
   }
   const std::uint32_t index = free_worms_;
   Worm& worm = worms_[index];
-  free_worms_ = std::exchange(worm.next, none);
-  worm.message = waiting.first;
+  free_worms_ = std::exchange(worm.message, waiting.first);
   worm.payload =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(message.to_send, options_.packet));
   worm.size = std::max(worm.payload + options_.packet_header, 1U);
@@ -350,7 +349,10 @@ void Fabric::take(std::uint32_t link, std::uint32_t queue) {
   const std::uint32_t behind = queue_behind(link, worm.then);
   if (behind != none) {
     const bool drops = options_.when_full == WhenFull::drop;
-    hop.room = drops ? worm.size : std::min<std::uint64_t>(worm.size, queues_[behind].size);
+    hop.room =
+        drops
+            ? worm.size
+            : static_cast<std::uint32_t>(std::min<std::uint64_t>(worm.size, queues_[behind].size));
     if (!drops) queues_[behind].room -= hop.room; // else when its head is there
     events_.add(now + latency_, static_cast<std::uint16_t>(Kind::head), index);
   }
@@ -508,7 +510,7 @@ void Fabric::blocked(std::uint32_t index, std::uint16_t generation) {
 
 void Fabric::free_worm(std::uint32_t index) {
   ++worms_[index].generation;
-  worms_[index].next = std::exchange(free_worms_, index);
+  worms_[index].message = std::exchange(free_worms_, index);
 }
 
 void Fabric::free_message(std::uint32_t index) {
