@@ -5,7 +5,8 @@ import json
 import pytest
 from fanin_run import SOURCE, Folder, fanin
 
-CROSSBAR = SOURCE / "examples/sim/crossbar.toml"
+SIM = SOURCE / "examples/sim"
+CROSSBAR = SIM / "crossbar.toml"
 
 
 def sim(*arguments):
@@ -34,12 +35,49 @@ def test_the_table_has_a_line_for_each_point_and_says_where_parameters_come_from
     assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["2", "500B"], ["2", "1000B"]]
 
 
+# docs/simulation.md has all rows of these tables.
+def rates(*arguments):
+    return [r["per_node_bytes_per_s"] / 1e6 for r in results(*arguments)["results"]]
+
+
+def test_two_computers_with_myrinet_reach_what_was_measured():
+    pair = SIM / "myrinet-pair.toml"
+    sweep = ("--sweep", "fabric.ports=1,2", "--set", "traffic.size=16KiB", "--set", "traffic.duration=100ms")
+    assert rates(pair, "--traffic", "stream", *sweep) == pytest.approx([235.01, 469.14], rel=0.01)
+    both = rates(pair, "--traffic", "roundtrip", *sweep)
+    assert both[0] == pytest.approx(465.98, rel=0.05)
+    assert both[1] == pytest.approx(684.85, rel=0.01)  # what the bus gives; 649.90 were measured
+
+
+def test_a_myrinet_clos_network_reaches_what_was_measured():
+    measured = [233.46, 192.16, 157.05, 137.23]
+    simulated = rates(SIM / "myrinet-clos.toml", "--traffic", "uniform", "--set", "fabric.ports=1",
+                      "--sweep", "fabric.nodes=1..4")
+    assert simulated[:2] == pytest.approx(measured[:2], rel=0.01)
+    assert simulated == pytest.approx(measured, rel=0.15)
+
+
+def test_a_fed_builder_is_half_efficient():
+    result, = results(SIM / "fed-builder.toml", "--traffic", "uniform")["results"]
+    assert result["per_node_bytes_per_s"] > 200e6
+    assert result["saturation"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_an_fdr_clos_network_is_full_to_3_x_3_and_drops():
+    fdr = (SIM / "fdr-clos.toml", "--traffic", "uniform", "--set", "traffic.duration=3ms")
+    assert rates(*fdr, "--sweep", "fabric.nodes=1..3") == pytest.approx([6200] * 3, rel=0.02)
+    drop, = rates(*fdr, "--set", "fabric.nodes=24")
+    assert drop < 0.9 * 6200
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("[fabric]\nnodes = 9\nswitch_ports = 8\n", "host 8 is not connected"),
     ("[fabric]\nnodes = 2\nrate = \"0Gb/s\"\n", "fabric.rate"),
     ("[fabric]\nnodes = 2\nrate = \"999999999Gb/s\"\n", "rate of a link"),
     ("[fabric]\nnodes = 2\nrate = \"99999GB/s\"\n[traffic]\nsize = \"1B\"\nduration = \"1s\"\n", "virtual time stands still"),
     ("[fabric]\nqueues = \"input-fifo\"\n", "fabric.nodes is missing"),
+    ("[fabric]\nnodes = 2\nplacement = \"apart\"\n", "fabric.placement"),
+    ("[fabric]\nnodes = 2\nlatency = \"1ms\"\npacket = \"1MiB\"\n", "under way on a link"),
     ("[fabric]\nqueue = \"input-fifo\"\n", "queues"),
 ])
 def test_a_network_that_cannot_be_simulated_is_named_in_one_line(text, said):

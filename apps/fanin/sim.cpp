@@ -1,6 +1,7 @@
 // fanin sim: the event builder, or traffic alone, on a simulated network in virtual time.
 #include <sys/resource.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@
 #include "fanin/simulation/builder_run.hpp"
 #include "fanin/simulation/settings.hpp"
 #include "fanin/simulation/sweep.hpp"
-#include "fanin/simulation/uniform_traffic.hpp"
+#include "fanin/simulation/traffic.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -47,6 +48,11 @@ simulation::RunFile file_at(const SimArguments& arguments, const std::string& te
   return file;
 }
 
+const std::map<std::string, simulation::Pattern> patterns{
+    {"uniform", simulation::Pattern::uniform},
+    {"stream", simulation::Pattern::stream},
+    {"roundtrip", simulation::Pattern::roundtrip}};
+
 Result<simulation::SimulationSettings> settings_of(const simulation::RunFile& file) {
   settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
   std::uint32_t ordinal = 0;
@@ -65,7 +71,7 @@ Result<Outcome> simulate_one(const SimArguments& arguments, const simulation::Ru
                              const simulation::Watch& watch) {
   if (arguments.traffic.empty()) return simulation::run_event_builder(file, watch);
   const auto settings = FANIN_TRY(settings_of(file));
-  return simulation::run_uniform_traffic(settings, watch);
+  return simulation::run_traffic(settings, patterns.at(arguments.traffic), watch);
 }
 
 std::uint64_t peak_rss_bytes() {
@@ -149,10 +155,13 @@ void add_sim(CLI::App& app, int& status) {
       app.add_subcommand("sim", "Simulate a run on a network of switches, in virtual time");
   CLI::Option* file =
       command->add_option("CONFIG", arguments->file, "Configuration (TOML), with [fabric]");
-  CLI::Option* traffic = command
-                             ->add_option("--traffic", arguments->traffic,
-                                          "uniform: no event builder, but sources that always send")
-                             ->check(CLI::IsMember({"uniform"}));
+  CLI::Option* traffic =
+      command
+          ->add_option("--traffic", arguments->traffic,
+                       "No event builder, but sources that always send: uniform (to all "
+                       "destinations), stream (each to one of its own), roundtrip (and as much "
+                       "back)")
+          ->check(CLI::IsMember(patterns));
   CLI::Option* theory = command
                             ->add_option("--theory", arguments->theory,
                                          "crossbar: the exact throughput of an N x N crossbar")

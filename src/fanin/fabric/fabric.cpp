@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/try.hpp"
+#include "fanin/fabric/deadlock.hpp"
 
 namespace fanin::fabric {
 namespace {
@@ -25,8 +27,20 @@ Result<> check(const FabricOptions& options) {
     return wrong("the rate of a network interface is 1 kB/s to 100 TB/s");
   if (options.message_cost < Duration{} || options.message_cost > std::chrono::seconds{1})
     return wrong("the cost of a message is at most 1 s");
-  if (options.when_full == WhenFull::drop && options.queueing != Queueing::output_queues)
+  const bool drops = options.when_full == WhenFull::drop;
+  if (drops && options.queueing != Queueing::output_queues)
     return wrong("only a switch with output queues drops packets");
+  const std::uint64_t packet = options.packet + std::uint64_t{options.packet_header};
+  const double under_way = options.topology.link_rate * 1e-9 *
+                           static_cast<double>(options.topology.link_latency.count());
+  const bool holds_packet = options.buffer >= packet;
+  if (drops && !holds_packet)
+    return wrong("a switch that drops packets has buffers for at least one packet");
+  if (!holds_packet && static_cast<double>(options.buffer) < under_way)
+    return wrong(fmt::format("the buffer of a queue in a switch, {} B, holds neither a packet nor "
+                             "what is under way on a link (its rate times its latency: {:.0f} B): "
+                             "make it larger, or the packets smaller",
+                             options.buffer, under_way));
   if (options.routing == Routing::adaptive && options.queueing != Queueing::input_fifo)
     return wrong("adaptive routing takes another route for the head of an input FIFO: the other "
                  "kinds of queues need another routing");
@@ -38,19 +52,21 @@ Result<> check(const FabricOptions& options) {
 } // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::make(const FabricOptions& options) {
-  if (auto good = check(options); !good) return std::unexpected(good.error());
-  auto topology = Topology::make(options.topology);
-  if (!topology) return std::unexpected(topology.error());
+  FANIN_TRY(check(options));
+  auto topology = FANIN_TRY(Topology::make(options.topology));
   std::uint64_t queues = 0;
   if (options.queue_for_each_destination)
-    queues += std::uint64_t{topology->all_ports()} * topology->hosts();
-  for (const Link& link : topology->links())
-    if (link.to != no_link) queues += topology->outputs(link.to);
+    queues += std::uint64_t{topology.all_ports()} * topology.hosts();
+  for (const Link& link : topology.links())
+    if (link.to != no_link) queues += topology.outputs(link.to);
   if (queues > queues_most)
     return fail(ErrorKind::usage, fmt::format("the network has {} queues, and at most {} can be "
                                               "simulated: simulate fewer hosts",
                                               queues, queues_most));
-  return std::unique_ptr<Fabric>(new Fabric(options, std::move(*topology)));
+  if (options.when_full == WhenFull::pause)
+    FANIN_TRY(check_deadlock(dependencies(topology),
+                             [&](std::uint32_t link) { return topology.name(link); }));
+  return std::unique_ptr<Fabric>(new Fabric(options, std::move(topology)));
 }
 
 Fabric::Fabric(const FabricOptions& options, Topology topology)
@@ -153,8 +169,7 @@ void Fabric::make_worm(std::uint32_t queue) {
   }
   const std::uint32_t index = free_worms_;
   Worm& worm = worms_[index];
-  free_worms_ = std::exchange(worm.next, none);
-  worm.message = waiting.first;
+  free_worms_ = std::exchange(worm.message, waiting.first);
   worm.payload =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(message.to_send, options_.packet));
   worm.size = std::max(worm.payload + options_.packet_header, 1U);
@@ -182,20 +197,20 @@ void Fabric::push(std::uint32_t queue, std::uint32_t index) {
   request(queue);
 }
 
-std::uint32_t Fabric::choose(const Worm& worm, LinkRange range) {
-  if (range.count == 1) return range.first;
-  std::uint64_t which = 0;
+std::uint32_t Fabric::choose(const Worm& worm, std::uint32_t at_switch) {
   switch (options_.routing) {
   case Routing::fixed: {
     const std::uint64_t from = worm.hops[0].queue / queues_of_port_;
-    which = mix_bits(options_.seed ^ (from << 32 | worm.port));
-    break;
+    const std::uint64_t route = mix_bits(options_.seed ^ (from << 32 | worm.port));
+    return topology_.link_of_route(at_switch, worm.port, route);
   }
-  case Routing::destination: which = worm.port; break;
+  case Routing::destination: return topology_.link_of_route(at_switch, worm.port, worm.port);
   case Routing::dispersive:
-  case Routing::adaptive: which = random_.below(range.count); break;
+  case Routing::adaptive: break;
   }
-  return range.first + static_cast<std::uint32_t>(which % range.count);
+  const LinkRange range = topology_.towards(at_switch, worm.port);
+  return range.first +
+         static_cast<std::uint32_t>(range.count == 1 ? 0 : random_.below(range.count));
 }
 
 // The link that the head wants next; where a queue depends on it, also the one after that.
@@ -206,11 +221,11 @@ void Fabric::choose_links(Worm& worm) {
     worm.wants = worm.then;
   } else {
     const std::uint32_t at_switch = topology_.links()[worm.hops[worm.taken - 1U].link].to;
-    worm.wants = choose(worm, topology_.towards(at_switch, worm.port));
+    worm.wants = choose(worm, at_switch);
   }
   const std::uint32_t end = topology_.links()[worm.wants].to;
   const bool known = options_.queueing == Queueing::input_fifo || end == no_link;
-  worm.then = known ? none : choose(worm, topology_.towards(end, worm.port));
+  worm.then = known ? none : choose(worm, end);
 }
 
 std::uint32_t Fabric::queue_behind(std::uint32_t link, std::uint32_t then) const {
@@ -224,6 +239,12 @@ std::uint32_t Fabric::queue_behind(std::uint32_t link, std::uint32_t then) const
   return none;
 }
 
+bool Fabric::has_other_way(const Worm& worm) const {
+  if (worm.taken == 0) return false;
+  const std::uint32_t at_switch = topology_.links()[worm.hops[worm.taken - 1U].link].to;
+  return topology_.towards(at_switch, worm.port).count > 1;
+}
+
 // The first worm of a queue asks for its link. Links are given in the order of requests.
 void Fabric::request(std::uint32_t queue) {
   const std::uint32_t index = first_worm(queue);
@@ -231,9 +252,9 @@ void Fabric::request(std::uint32_t queue) {
   choose_links(worm);
   add_request(worm.wants, queue);
   const std::uint16_t generation = ++worm.generation;
-  const bool other_way = worm.taken > 0 && !topology_.ends_at_port(worm.wants);
   serve(worm.wants);
-  if (options_.routing == Routing::adaptive && other_way && worm.generation == generation)
+  const bool waits = worm.generation == generation;
+  if (options_.routing == Routing::adaptive && waits && has_other_way(worm))
     events_.add(events_.now() + to_picoseconds(options_.reroute_after),
                 static_cast<std::uint16_t>(Kind::blocked), index, generation);
 }
@@ -328,7 +349,10 @@ void Fabric::take(std::uint32_t link, std::uint32_t queue) {
   const std::uint32_t behind = queue_behind(link, worm.then);
   if (behind != none) {
     const bool drops = options_.when_full == WhenFull::drop;
-    hop.room = drops ? worm.size : std::min<std::uint64_t>(worm.size, queues_[behind].size);
+    hop.room =
+        drops
+            ? worm.size
+            : static_cast<std::uint32_t>(std::min<std::uint64_t>(worm.size, queues_[behind].size));
     if (!drops) queues_[behind].room -= hop.room; // else when its head is there
     events_.add(now + latency_, static_cast<std::uint16_t>(Kind::head), index);
   }
@@ -487,7 +511,7 @@ void Fabric::blocked(std::uint32_t index, std::uint16_t generation) {
 
 void Fabric::free_worm(std::uint32_t index) {
   ++worms_[index].generation;
-  worms_[index].next = std::exchange(free_worms_, index);
+  worms_[index].message = std::exchange(free_worms_, index);
 }
 
 void Fabric::free_message(std::uint32_t index) {

@@ -130,24 +130,25 @@ private:
     std::uint32_t link = none;
     std::uint32_t queue = none; // from which it takes the link
     std::uint32_t next = none; // the place behind it in that queue
-    std::uint64_t room = 0; // of the queue behind the link; 0: none is needed
+    std::uint32_t room = 0; // of the queue behind the link; 0: none is needed
     Picoseconds head = 0; // when it took the link
     Picoseconds finish = 0; // when its last byte would leave the link if nothing blocked it
   };
-  struct Worm {
-    std::array<Hop, hops_most> hops;
-    std::uint32_t message = none;
+  // What each event touches comes first.
+  struct alignas(32) Worm {
+    std::uint32_t message = none; // of free ones: the next
     std::uint32_t payload = 0;
     std::uint32_t size = 0; // with the header
     std::uint32_t port = 0; // its destination
-    std::uint32_t next = none; // of free ones
     std::uint32_t wants = none; // link
     std::uint32_t then = none; // the link after it, where a queue depends on that
     std::uint16_t generation = 0; // of its request, for Kind::blocked
     std::uint8_t taken = 0; // links
     std::uint8_t left = 0; // links whose tail time is known
     bool sent_again = false;
+    std::array<Hop, hops_most> hops;
   };
+  static_assert(sizeof(Hop) == 32 && sizeof(Worm) == (1 + hops_most) * 32);
   struct Queue {
     std::uint64_t room = 0; // bytes; unlimited in a network interface
     std::uint64_t size = 0;
@@ -193,8 +194,9 @@ private:
   [[nodiscard]] std::uint32_t first_worm(std::uint32_t queue) const {
     return queues_[queue].first / hops_most;
   }
-  [[nodiscard]] std::uint32_t choose(const Worm& worm, LinkRange range);
+  [[nodiscard]] std::uint32_t choose(const Worm& worm, std::uint32_t at_switch);
   void choose_links(Worm& worm);
+  [[nodiscard]] bool has_other_way(const Worm& worm) const;
   [[nodiscard]] std::uint32_t queue_behind(std::uint32_t link, std::uint32_t then) const;
   void add_request(std::uint32_t link, std::uint32_t queue);
   void remove_request(std::uint32_t link, std::uint32_t queue);

@@ -148,6 +148,39 @@ TEST(Fabric, messages_of_a_host_begin_at_intervals_of_their_cost) {
   EXPECT_EQ(network.deliveries[2].last, 15'100'000);
 }
 
+// Two leaves of four hosts, and two links between each leaf and each of two spines: enough for all.
+TEST(Fabric, a_table_by_destination_uses_parallel_links) {
+  FabricOptions options = gigabyte_links(8);
+  options.topology.shape = Shape::clos;
+  options.topology.switch_ports = options.topology.uplinks = 4;
+  options.topology.spines = 2;
+  options.routing = Routing::destination;
+  Network network(options);
+  for (std::uint32_t host = 0; host < 4; ++host)
+    network.fabric->send(0, host, 4 + host, 1000, host);
+  network.run();
+  ASSERT_EQ(network.deliveries.size(), 4U);
+  for (const Delivery& delivery : network.deliveries) EXPECT_EQ(delivery.last, 1'000'000);
+}
+
+// One way between two leaves of three hosts: a blocked head has no other one, and keeps its turn.
+TEST(Fabric, adaptive_routing_keeps_the_order_where_there_is_one_way) {
+  FabricOptions options = gigabyte_links(6);
+  options.topology.shape = Shape::clos;
+  options.topology.switch_ports = 3;
+  options.topology.uplinks = options.topology.spines = 1;
+  options.queueing = Queueing::input_fifo;
+  options.routing = Routing::adaptive;
+  options.reroute_after = Duration{600};
+  Network network(options);
+  for (std::uint32_t host = 0; host < 3; ++host)
+    network.fabric->send(host * 200'000, host, 3 + host, 1000, host);
+  network.run();
+  ASSERT_EQ(network.deliveries.size(), 3U);
+  for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(network.deliveries[i].tag, i);
+  EXPECT_EQ(network.fabric->counters().rerouted, 0U);
+}
+
 TEST(Fabric, messages_of_a_host_take_turns_over_its_ports) {
   FabricOptions options = gigabyte_links(2);
   options.topology.ports = 2;
@@ -180,7 +213,7 @@ TEST(Fabric, every_message_of_a_random_network_arrives_once) {
     if (options.queueing == Queueing::output_queues && random.chance(1, 2))
       options.when_full = WhenFull::drop;
     options.routing = static_cast<Routing>(random.below(fifo ? 4 : 3));
-    options.buffer = 64 + random.below(8000);
+    options.buffer = 500 + random.below(8000); // at least what is under way on a link
     if (options.when_full == WhenFull::drop) options.buffer += 4200;
     options.resend_after = std::chrono::microseconds{50};
     options.packet_header = static_cast<std::uint32_t>(random.below(50));
@@ -225,6 +258,15 @@ TEST(Fabric, says_what_it_cannot_simulate) {
   options.queueing = Queueing::input_fifo;
   options.when_full = WhenFull::drop;
   EXPECT_NE(error_of(options), "");
+  options = gigabyte_links(2);
+  options.when_full = WhenFull::drop;
+  options.buffer = 999;
+  EXPECT_NE(error_of(options).find("at least one packet"), std::string::npos);
+  options.when_full = WhenFull::pause;
+  options.topology.link_latency = Duration{2000};
+  EXPECT_NE(error_of(options).find("under way"), std::string::npos);
+  options.buffer = 1000;
+  EXPECT_EQ(error_of(options), "");
   options = gigabyte_links(hosts_most);
   options.queue_for_each_destination = true;
   EXPECT_NE(error_of(options).find("fewer hosts"), std::string::npos);

@@ -44,7 +44,9 @@ Result<Topology> Topology::make(const TopologyOptions& options) {
   made.host_names_ = options.host_names;
   const std::uint32_t ports = made.all_ports();
   const bool clos = options.shape == Shape::clos;
-  const std::uint32_t at_leaf = options.switch_ports > 0 ? options.switch_ports : clos ? 8 : ports;
+  const std::uint32_t at_leaf = options.switch_ports > 0 ? options.switch_ports
+                                : clos                   ? leaf_ports_default
+                                                         : ports;
   const std::uint32_t needed = (ports + at_leaf - 1) / at_leaf;
   made.leaves_ = !clos ? 1 : options.leaves > 0 ? options.leaves : needed;
 
@@ -98,6 +100,14 @@ std::string Topology::port_name(std::uint32_t port) const {
   const std::uint32_t host = port / ports_;
   const std::string name = host_names_.empty() ? fmt::format("host {}", host) : host_names_[host];
   return ports_ == 1 ? name : fmt::format("port {} of {}", port % ports_, name);
+}
+
+std::uint32_t Topology::link_of_route(std::uint32_t at_switch, std::uint32_t port,
+                                      std::uint64_t route) const {
+  const LinkRange range = towards(at_switch, port);
+  if (range.count == 1) return range.first;
+  const std::uint64_t which = is_leaf(at_switch) ? route : route / spines_;
+  return range.first + static_cast<std::uint32_t>(which % range.count);
 }
 
 std::string Topology::name(std::uint32_t link) const {

@@ -16,6 +16,8 @@ enum class Shape : std::uint8_t {
   clos // leaf switches, each with links to all spine switches
 };
 
+inline constexpr std::uint32_t leaf_ports_default = 8; // of a leaf, for hosts
+
 struct TopologyOptions {
   Shape shape = Shape::crossbar;
   std::uint32_t hosts = 2;
@@ -65,6 +67,10 @@ public:
   [[nodiscard]] bool ends_at_port(std::uint32_t link) const { return links_[link].to == no_link; }
   // The links that lead from a switch towards a port; any of them will do.
   [[nodiscard]] LinkRange towards(std::uint32_t at_switch, std::uint32_t port) const;
+  // One of them, for a number of a route: numbers one after the other use all uplinks of a leaf in
+  // turns, and the links down to a leaf too.
+  [[nodiscard]] std::uint32_t link_of_route(std::uint32_t at_switch, std::uint32_t port,
+                                            std::uint64_t route) const;
   // "port 3 to leaf 1": for messages and tables.
   [[nodiscard]] std::string name(std::uint32_t link) const;
 

@@ -58,9 +58,12 @@ Result<Prepared> prepare(const RunFile& file) {
   const auto overrides = FANIN_TRY(with_nodes(root, prepared.settings.nodes, file.overrides));
   auto configuration = FANIN_TRY(config::parse(file.text, file.name, overrides));
   prepared.substituted = substitute(std::move(configuration), prepared.settings.node);
-  fabric::TopologyOptions& topology = prepared.settings.fabric.topology;
-  topology.hosts = static_cast<std::uint32_t>(prepared.substituted.host_names.size());
-  topology.host_names = prepared.substituted.host_names;
+  const Substituted& substituted = prepared.substituted;
+  prepared.settings.fabric.topology.host_names = substituted.host_names;
+  std::vector<bool> receives(substituted.host_names.size());
+  for (std::size_t i = 0; i < substituted.configuration.builders(); ++i)
+    receives[substituted.host_of_node[substituted.configuration.builder_node(i)]] = true;
+  FANIN_TRY(place_hosts(prepared.settings, receives));
   return prepared;
 }
 

@@ -97,7 +97,7 @@ void read_traffic(TableReader reader, SimulationSettings& settings) {
     to.size = source::LogNormalSize{static_cast<double>(size), static_cast<double>(sigma)};
   }
   to.destinations =
-      static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin"}));
+      static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin", "pairs"}));
   to.warm_up = reader.duration("warm_up", to.warm_up);
   to.duration = reader.duration("duration", to.duration);
   constexpr Duration longest = std::chrono::hours{1};
@@ -127,6 +127,7 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   TableReader reader = whole.table("fabric");
   settings.nodes = natural(reader, "nodes", 0, 1, nodes_most);
   read_topology(reader, settings.fabric.topology);
+  settings.placement = static_cast<Placement>(reader.choice("placement", {"in-order", "apart"}));
   read_switches(reader, settings.fabric);
   read_interfaces(reader, settings.fabric);
   read_nodes(reader, settings.node);
@@ -136,6 +137,27 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   check_together(reader, settings.fabric, problems);
   if (problems.first) return std::unexpected(*problems.first);
   return settings;
+}
+
+Result<> place_hosts(SimulationSettings& settings, const std::vector<bool>& receives) {
+  fabric::TopologyOptions& to = settings.fabric.topology;
+  to.hosts = static_cast<std::uint32_t>(receives.size());
+  if (settings.placement == Placement::in_order) return {};
+  if (to.shape != fabric::Shape::clos)
+    return fail(ErrorKind::usage, "fabric.placement = \"apart\" is about the leaves of a Clos "
+                                  "network: set fabric.topology = \"clos\"");
+  if (to.switch_ports == 0) to.switch_ports = fabric::leaf_ports_default;
+  const auto receivers = static_cast<std::uint32_t>(std::ranges::count(receives, true));
+  const std::uint32_t largest = std::max(receivers, to.hosts - receivers);
+  const std::uint32_t leaves_of_group = (largest + to.switch_ports - 1) / to.switch_ports;
+  if (to.leaves == 0) to.leaves = 2 * to.ports * leaves_of_group;
+  std::uint32_t placed[2] = {0, 0};
+  for (const bool receiver : receives) {
+    const std::uint32_t leaf = placed[receiver ? 1 : 0]++ / to.switch_ports;
+    for (std::uint32_t port = 0; port < to.ports; ++port)
+      to.leaf_of_port.push_back(((receiver ? to.ports : 0) + port) * leaves_of_group + leaf);
+  }
+  return {};
 }
 
 } // namespace fanin::simulation

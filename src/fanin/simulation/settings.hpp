@@ -13,7 +13,18 @@
 
 namespace fanin::simulation {
 
-enum class Destinations : std::uint8_t { random, round_robin };
+enum class Destinations : std::uint8_t {
+  random,
+  round_robin,
+  pairs // of each source one and the same, drawn once
+};
+
+// On which leaves of a Clos network the hosts are.
+enum class Placement : std::uint8_t {
+  in_order, // one after the other, each with all its ports
+  apart // those that send data and those that receive it, and each port of them, on leaves of their
+        // own
+};
 
 struct TrafficSettings {
   source::SizeDistribution size = source::FixedSize{16U << 10};
@@ -47,7 +58,8 @@ struct Origin {
 
 struct SimulationSettings {
   std::uint32_t nodes = 0; // sources, and as many destinations; 0: those of the configuration
-  fabric::FabricOptions fabric; // its number of hosts is set by who knows them
+  fabric::FabricOptions fabric; // without hosts: place_hosts() sets them
+  Placement placement = Placement::in_order;
   NodeSettings node;
   TrafficSettings traffic;
   std::vector<Origin> origins;
@@ -56,5 +68,8 @@ struct SimulationSettings {
 // From a whole file: [fabric], [fabric.origin] and [traffic]. Errors: usage, with file, line and
 // key.
 [[nodiscard]] Result<SimulationSettings> read_settings(const settings::Value& root);
+
+// The hosts, of which some receive the data. Errors: usage.
+[[nodiscard]] Result<> place_hosts(SimulationSettings& settings, const std::vector<bool>& receives);
 
 } // namespace fanin::simulation

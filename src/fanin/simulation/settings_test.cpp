@@ -34,10 +34,11 @@ queues = "input-fifo"
 routing = "adaptive"
 packet = "4KiB"
 nic_shared = true
+placement = "apart"
 [traffic]
 size = "2KiB"
 size_sigma = "1KiB"
-destinations = "round-robin"
+destinations = "pairs"
 )");
   ASSERT_TRUE(read_one.has_value()) << read_one.error().text;
   EXPECT_EQ(read_one->nodes, 8U);
@@ -46,7 +47,8 @@ destinations = "round-robin"
   EXPECT_EQ(read_one->fabric.topology.link_latency, Duration{300});
   EXPECT_EQ(read_one->fabric.packet, 4096U);
   EXPECT_TRUE(read_one->fabric.nic_shared);
-  EXPECT_EQ(read_one->traffic.destinations, Destinations::round_robin);
+  EXPECT_EQ(read_one->placement, Placement::apart);
+  EXPECT_EQ(read_one->traffic.destinations, Destinations::pairs);
   EXPECT_EQ(std::get<source::LogNormalSize>(read_one->traffic.size).sigma_bytes, 1024);
 }
 

@@ -1,7 +1,8 @@
-#include "fanin/simulation/uniform_traffic.hpp"
+#include "fanin/simulation/traffic.hpp"
 
-#include <deque>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/random.hpp"
@@ -15,18 +16,22 @@ using fabric::Fabric;
 using fabric::Picoseconds;
 using fabric::to_picoseconds;
 
-constexpr int backlog = 2; // messages of a source that have not left it
+constexpr std::uint32_t backlog = 2; // messages that wait, for each queue of a sender
 
-class UniformTraffic {
+class Traffic {
 public:
-  UniformTraffic(Fabric& network, const SimulationSettings& settings)
+  Traffic(Fabric& network, const SimulationSettings& settings, Pattern pattern)
       : network_(network),
         settings_(settings),
+        first_receiver_(pattern == Pattern::roundtrip ? 0 : settings.nodes),
         random_(settings.traffic.seed),
         begin_(to_picoseconds(settings.traffic.warm_up)),
         end_(begin_ + to_picoseconds(settings.traffic.duration)) {
-    for (std::uint32_t i = 0; i < settings.nodes; ++i) {
-      sources_.push_back(
+    const bool pairs = settings.traffic.destinations == Destinations::pairs;
+    if (pattern != Pattern::uniform || pairs) make_pairs(pairs);
+    const std::uint32_t senders = pattern == Pattern::roundtrip ? hosts() : settings.nodes;
+    for (std::uint32_t i = 0; i < senders; ++i) {
+      senders_.push_back(
           {.size = source::SizeTable(settings.traffic.size, static_cast<SourceId>(i + 1),
                                      settings.traffic.seed),
            .sent = 0});
@@ -38,8 +43,12 @@ public:
   Result<Outcome> run(const Watch& watch) {
     const MonotonicClock clock;
     const Time began = clock.now();
-    for (int i = 0; i < backlog; ++i) {
-      for (std::uint32_t source = 0; source < settings_.nodes; ++source) send(source);
+    const bool pairs = !partners_.empty();
+    const std::uint32_t queues =
+        settings_.fabric.topology.ports *
+        (settings_.fabric.queue_for_each_destination && !pairs ? settings_.nodes : 1);
+    for (std::uint32_t i = 0; i < backlog * queues; ++i) {
+      for (std::uint32_t sender = 0; sender < senders_.size(); ++sender) send(sender);
     }
     ProgressCheck check(end_, watch);
     FANIN_TRY(advance_to(begin_, check));
@@ -49,11 +58,10 @@ public:
 
     Outcome outcome;
     outcome.virtual_s = static_cast<double>(settings_.traffic.duration.count()) * 1e-9;
-    const double nodes = settings_.nodes;
-    const double ports = settings_.fabric.topology.ports;
-    outcome.saturation =
-        bytes / (settings_.fabric.topology.link_rate * outcome.virtual_s * nodes * ports);
-    outcome.per_node_bytes_per_s = static_cast<double>(bytes_) / outcome.virtual_s / nodes;
+    const double links = (hosts() - first_receiver_) * settings_.fabric.topology.ports;
+    outcome.saturation = bytes / (settings_.fabric.topology.link_rate * outcome.virtual_s * links);
+    outcome.per_node_bytes_per_s =
+        static_cast<double>(bytes_) / outcome.virtual_s / settings_.nodes;
     outcome.latency = latency_;
     outcome.messages = messages_;
     outcome.network_events = network_.counters().events;
@@ -65,10 +73,26 @@ public:
   }
 
 private:
-  struct Source {
+  struct Sender {
     source::SizeTable size;
     std::uint64_t sent;
   };
+
+  [[nodiscard]] std::uint32_t hosts() const { return 2 * settings_.nodes; }
+
+  // Sources and destinations one to one: in their order, or drawn.
+  void make_pairs(bool drawn) {
+    const std::uint32_t nodes = settings_.nodes;
+    std::vector<std::uint32_t> destinations(nodes);
+    std::iota(destinations.begin(), destinations.end(), nodes);
+    for (std::uint32_t i = nodes; drawn && i > 1; --i)
+      std::swap(destinations[i - 1], destinations[random_.below(i)]);
+    partners_.resize(hosts());
+    for (std::uint32_t i = 0; i < nodes; ++i) {
+      partners_[i] = destinations[i];
+      partners_[destinations[i]] = i;
+    }
+  }
 
   Result<> advance_to(Picoseconds end, ProgressCheck& check) {
     while (!network_.idle() && network_.next_time() <= end) {
@@ -80,14 +104,19 @@ private:
   }
 
   void send(std::uint32_t index) {
-    Source& source = sources_[index];
+    Sender& sender = senders_[index];
+    // The tag is the time, for the latency.
+    network_.send(now_, index, destination(index, sender.sent), sender.size(sender.sent),
+                  static_cast<std::uint64_t>(now_));
+    ++sender.sent;
+  }
+
+  std::uint32_t destination(std::uint32_t sender, std::uint64_t sent) {
+    if (!partners_.empty()) return partners_[sender];
     const std::uint32_t nodes = settings_.nodes;
     const bool random = settings_.traffic.destinations == Destinations::random;
-    const std::uint64_t to = random ? random_.below(nodes) : (index + source.sent) % nodes;
-    // The tag is the time, for the latency.
-    network_.send(now_, index, nodes + static_cast<std::uint32_t>(to), source.size(source.sent),
-                  static_cast<std::uint64_t>(now_));
-    ++source.sent;
+    return nodes +
+           static_cast<std::uint32_t>(random ? random_.below(nodes) : (sender + sent) % nodes);
   }
 
   void delivered(const Delivery& delivery) {
@@ -97,23 +126,25 @@ private:
     latency_.add(Duration{(delivery.last - static_cast<Picoseconds>(delivery.tag)) / 1000});
   }
 
-  // Over the links to the destinations.
+  // Over the links to the hosts that receive.
   [[nodiscard]] std::uint64_t bytes_in() const {
     const fabric::Topology& topology = network_.topology();
     const std::uint32_t ports = topology.ports();
     std::uint64_t bytes = 0;
-    for (std::uint32_t i = settings_.nodes * ports; i < 2 * settings_.nodes * ports; ++i)
+    for (std::uint32_t i = first_receiver_ * ports; i < hosts() * ports; ++i)
       bytes += network_.bytes_over(topology.link_to(i));
     return bytes;
   }
 
   Fabric& network_;
   const SimulationSettings& settings_;
+  std::uint32_t first_receiver_; // a host; all after it receive too
   Random random_;
   Picoseconds begin_;
   Picoseconds end_;
   Picoseconds now_ = 0;
-  std::vector<Source> sources_;
+  std::vector<Sender> senders_; // the first hosts
+  std::vector<std::uint32_t> partners_; // for each host the only one to which it sends; or empty
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_ = 0;
   Histogram latency_;
@@ -121,13 +152,15 @@ private:
 
 } // namespace
 
-Result<Outcome> run_uniform_traffic(SimulationSettings settings, const Watch& watch) {
+Result<Outcome> run_traffic(SimulationSettings settings, Pattern pattern, const Watch& watch) {
   if (settings.nodes == 0)
     return fail(ErrorKind::usage,
                 "fabric.nodes is missing: how many sources send, and to as many destinations");
-  settings.fabric.topology.hosts = 2 * settings.nodes;
+  std::vector<bool> receives(settings.nodes, false); // the sources, and after them the destinations
+  receives.resize(2 * std::size_t{settings.nodes}, true);
+  FANIN_TRY(place_hosts(settings, receives));
   auto network = FANIN_TRY(Fabric::make(settings.fabric));
-  UniformTraffic traffic(*network, settings);
+  Traffic traffic(*network, settings, pattern);
   return traffic.run(watch);
 }
 
