@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing,
-message/, source/, storage/ and builder/ handle no sockets, the nodes of builder/ include nothing of each other, and each file's
-names are in the namespace of its module.
+message/, source/, storage/ and builder/ handle no sockets, nothing asks whether it is simulated, the nodes of builder/ include
+nothing of each other, and each file's names are in the namespace of its module.
 
 Usage: check_modules.py [ROOT] | --objects OBJECT... | --selftest
 With --objects: the object files of builder/, and what they need of the operating system.
@@ -39,6 +39,9 @@ FORBIDDEN_HEADERS = {
 WITHOUT_SOCKETS = ("message", "source", "storage", "builder")
 SOCKET_HEADERS = {"sys/socket.h", "sys/epoll.h", "poll.h", "sys/poll.h", "sys/select.h", "netinet/tcp.h", "fanin/net/tcp_socket.hpp"}
 SOCKET_CALL = re.compile(r"\bepoll_\w+\s*\(|(?<![\w>])::(?:socket|connect|accept4?|bind|listen|recv\w*|send\w*|shutdown|p?poll|[gs]etsockopt)\s*\(")
+# A simulation is of the same code: nothing of it asks whether it is simulated.
+ASKS = re.compile(r"\bif\s*(?:constexpr\s*)?\([^;{]*simulat", re.I)
+SIMULATION = ("fabric", "simulation")
 RANDOM = re.compile(r"\b(?:random_device|mt19937(?:_64)?|minstd_rand0?|default_random_engine|\w+_engine|std\s*::\s*\w+_distribution)\b")
 
 BRACE = re.compile(r"\bnamespace\s+(?P<name>[\w:]+)\s*\{|(?P<brace>[{}])")
@@ -98,6 +101,11 @@ def check_determinism(text, problems, say):
     for number, line in enumerate(code_of(text).splitlines(), 1):
         if RANDOM.search(line):
             problems.append(f"{say}:{number}: builder/ names randomness of its own: {line.strip()}")
+
+
+def check_simulation(text, module, problems, say):
+    for found in ASKS.finditer(code_of(text)):
+        problems.append(f"{say}:{text.count(chr(10), 0, found.start()) + 1}: {module}/ asks whether it is simulated")
 
 
 def check_sockets(text, module, problems, say):
@@ -193,6 +201,8 @@ def check(root):
             text = path.read_text(encoding="utf-8", errors="replace")
             check_includes(text, module, modules, problems, say)
             check_namespaces(text, path.relative_to(base), folders_of_module, problems, say)
+            if module not in SIMULATION:
+                check_simulation(text, module, problems, say)
             if module in WITHOUT_SOCKETS and not is_test(path.relative_to(folder)):
                 check_sockets(text, module, problems, say)
             if module == "builder" and not is_test(path.relative_to(folder)):
@@ -226,6 +236,7 @@ def selftest():
         "src/fanin/source/b.cpp": 'auto got = ::recv(socket, data, size, 0);\n',
         "src/fanin/storage/b.cpp": 'int n = epoll_wait(epoll, events, 1, 0);\n',
         "src/fanin/net/a.hpp": '#include "b.hpp"\n',
+        "src/fanin/net/d.cpp": 'void a() { if (world.is_simulated()) return; }\n',
         "src/fanin/attic/a.hpp": '\n',
         "src/fanin/builder/b.cpp": '#include <sys/socket.h>\n',
         "src/fanin/builder/c.cpp": 'std::mt19937_64 engine{1};\n',

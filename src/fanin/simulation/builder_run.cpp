@@ -57,7 +57,8 @@ Result<Prepared> prepare(const RunFile& file) {
   prepared.settings = FANIN_TRY(read_settings(root));
   const auto overrides = FANIN_TRY(with_nodes(root, prepared.settings.nodes, file.overrides));
   auto configuration = FANIN_TRY(config::parse(file.text, file.name, overrides));
-  prepared.substituted = substitute(std::move(configuration), prepared.settings.node);
+  prepared.substituted =
+      substitute(std::move(configuration), prepared.settings.node, file.fills_payload);
   const Substituted& substituted = prepared.substituted;
   prepared.settings.fabric.topology.host_names = substituted.host_names;
   std::vector<bool> receives(substituted.host_names.size());
@@ -129,6 +130,7 @@ Outcome outcome_of(const Prepared& prepared, System& system, const FabricCarrier
   outcome.rerouted = counters.rerouted;
   outcome.run = executive::to_json(summary, system.configuration().system);
   outcome.notes = prepared.substituted.notes;
+  outcome.trace_hash = system.world().trace_hash();
   return outcome;
 }
 
@@ -177,7 +179,7 @@ Result<Outcome> run_event_builder(const RunFile& file, const Watch& watch) {
   System::add_transport(parts.plugins);
   parts.plans = FANIN_TRY(executive::plan_memory(parts.configuration, parts.plugins.transports));
   parts.output = &output;
-  parts.blank_payload = true;
+  parts.blank_payload = !file.fills_payload;
   parts.log = [&last_error](const std::string& node, LogLevel level, std::string_view text) {
     if (level == LogLevel::error) last_error = fmt::format("{}: {}", node, text);
   };

@@ -15,6 +15,7 @@ struct RunFile {
   std::string text;
   std::string name; // for messages
   std::vector<std::string> overrides; // KEY=VALUE
+  bool fills_payload = false; // with the bytes that it would have; else it has sizes only
 };
 
 // With `fabric.nodes`, so many readout units and builder units, of one [[readout]] and one

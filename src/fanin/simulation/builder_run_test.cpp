@@ -54,6 +54,12 @@ TEST(BuilderRun, the_same_configuration_gives_the_same_run) {
   EXPECT_EQ(one.network_events, two.network_events);
 }
 
+TEST(BuilderRun, payload_without_bytes_changes_no_message) {
+  RunFile with_bytes = small();
+  with_bytes.fills_payload = true;
+  EXPECT_EQ(run(small()).trace_hash, run(with_bytes).trace_hash);
+}
+
 TEST(BuilderRun, nodes_are_readout_units_and_builder_units) {
   const Outcome outcome = run(small({"fabric.nodes=5"}));
   EXPECT_EQ(outcome.run.at("nodes").object().size(), 10U);

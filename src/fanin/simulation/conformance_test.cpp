@@ -9,10 +9,16 @@
 #include "fanin/net/testing/sim_backend.hpp"
 #include "fanin/simulation/fabric_carrier.hpp"
 
-namespace fanin::net::conformance {
+namespace fanin::simulation {
 namespace {
 
-using simulation::FabricCarrier;
+using net::Transport;
+using net::Url;
+using net::conformance::Backend;
+using net::conformance::Parameter;
+using net::conformance::parameter_name;
+using net::conformance::SimBackend;
+using net::conformance::TransportConformance;
 
 std::unique_ptr<FabricCarrier> crossbar() {
   fabric::FabricOptions options;
@@ -58,4 +64,4 @@ INSTANTIATE_TEST_SUITE_P(Fabric, TransportConformance,
                          parameter_name);
 
 } // namespace
-} // namespace fanin::net::conformance
+} // namespace fanin::simulation

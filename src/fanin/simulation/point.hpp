@@ -22,6 +22,7 @@ struct Outcome {
   std::uint64_t packets = 0;
   std::uint64_t dropped = 0; // packets, sent again
   std::uint64_t rerouted = 0;
+  std::uint64_t trace_hash = 0; // of what the nodes have sent, where a run was simulated
   double wall_s = 0;
   std::vector<std::string> notes; // what stands for what, where a run was simulated
   json::Value run; // the keys of `run`, where a run was simulated

@@ -43,7 +43,8 @@ std::map<std::string, settings::Setting> emulated(const config::Source& source,
   return values;
 }
 
-void substitute_sources(config::Configuration& configuration, std::vector<std::string>& notes) {
+void substitute_sources(config::Configuration& configuration, bool fills_payload,
+                        std::vector<std::string>& notes) {
   const double trigger_rate_hz = configuration.system.trigger_rate_hz;
   std::map<std::string, std::vector<std::string>> replaced; // names, by what stands for them
   for (config::Source& source : configuration.sources) {
@@ -56,8 +57,8 @@ void substitute_sources(config::Configuration& configuration, std::vector<std::s
           .push_back(fmt::format("{} ({})", settings.name, settings.type));
     }
     settings.type = "emulator";
-    settings.values["content"].value = "untouched";
-    source.queue.checksum = false;
+    settings.values["content"].value = fills_payload ? "pattern" : "untouched";
+    source.queue.checksum = fills_payload;
   }
   for (const auto& [what, names] : replaced)
     notes.push_back(fmt::format("emulators of {} stand for {}", what, fmt::join(names, ", ")));
@@ -130,10 +131,11 @@ private:
 
 } // namespace
 
-Substituted substitute(config::Configuration configuration, const NodeSettings& settings) {
+Substituted substitute(config::Configuration configuration, const NodeSettings& settings,
+                       bool fills_payload) {
   Substituted result;
   number_hosts(configuration, settings.hosts, result);
-  substitute_sources(configuration, result.notes);
+  substitute_sources(configuration, fills_payload, result.notes);
   substitute_storage(configuration, settings, result.notes);
   substitute_addresses(configuration);
   if (!configuration.plugins.empty())
@@ -151,8 +153,9 @@ Substituted substitute(config::Configuration configuration, const NodeSettings& 
   configuration.processes = {{.name = "simulation", .key = {}, .nodes = {}}};
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i)
     configuration.processes[0].nodes.push_back(i);
-  result.notes.push_back("payload has no bytes: it is neither filled, copied nor checksummed");
-  configuration.system.integrity = false;
+  if (!fills_payload)
+    result.notes.push_back("payload has no bytes: it is neither filled, copied nor checksummed");
+  configuration.system.integrity = fills_payload;
   configuration.run.comment.clear();
   if (configuration.run.duration == Duration{} && configuration.system.events_max == 0) {
     configuration.run.duration = std::chrono::seconds{1};

@@ -19,9 +19,10 @@ struct Substituted {
   std::vector<std::string> notes; // a line for each substitution
 };
 
-// A run without a duration or a number of events lasts one virtual second.
+// A run without a duration or a number of events lasts one virtual second. Emulators fill payload
+// only with `fills_payload`, and nodes check it then.
 [[nodiscard]] Substituted substitute(config::Configuration configuration,
-                                     const NodeSettings& settings);
+                                     const NodeSettings& settings, bool fills_payload = false);
 
 // Emulators, and filters that take the configured time: of nodes of that world.
 [[nodiscard]] executive::Plugins simulated_plugins(const NodeSettings& settings,
