@@ -26,11 +26,13 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
   return lines;
 }
 
+// Without those of simulated networks, whose keys a run ignores.
 std::vector<std::filesystem::path> examples() {
   std::vector<std::filesystem::path> found;
   const std::filesystem::path folder = std::string(FANIN_SOURCE_DIR) + "/examples";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() == ".toml") found.push_back(entry.path());
+    const bool is_run = entry.path().parent_path().filename() != "sim";
+    if (is_run && entry.path().extension() == ".toml") found.push_back(entry.path());
   }
   return found;
 }

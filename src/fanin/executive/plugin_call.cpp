@@ -13,9 +13,10 @@
 namespace fanin::executive {
 namespace {
 
-// A signal handler allocates nothing, and finds the text whole or none.
-std::array<char, plugin_call_max> text_of_call;
-std::atomic<std::size_t> size_of_call = 0;
+// Of this thread: a signal for a fault comes to the thread at fault. The handler allocates nothing,
+// and finds the text whole or none.
+thread_local std::array<char, plugin_call_max> text_of_call;
+thread_local std::atomic<std::size_t> size_of_call = 0;
 static_assert(std::atomic<std::size_t>::is_always_lock_free);
 
 } // namespace
