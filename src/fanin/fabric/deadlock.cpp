@@ -1,51 +1,61 @@
 #include "fanin/fabric/deadlock.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
 namespace fanin::fabric {
 
 LinkDependencies::LinkDependencies(std::span<const Link> links)
-    : links_(links), asked_(links.size()) {}
+    : links_(links),
+      input_(links.size()),
+      asked_by_(links.size()),
+      switch_before_(links.size(), no_link) {
+  for (std::uint32_t link = 0; link < links.size(); ++link) {
+    const std::uint32_t at_switch = links[link].to;
+    if (at_switch == no_link) continue;
+    if (inputs_.size() <= at_switch) inputs_.resize(at_switch + 1U);
+    input_[link] = static_cast<std::uint32_t>(inputs_[at_switch].size());
+    inputs_[at_switch].push_back(link);
+  }
+}
 
 void LinkDependencies::add(std::uint32_t from, std::uint32_t to) {
   const std::uint32_t at_switch = links_[from].to;
-  const std::uint32_t output = links_[to].output;
-  if (outputs_.size() <= at_switch) outputs_.resize(at_switch + 1U);
-  auto& outputs = outputs_[at_switch];
-  if (outputs.size() <= output) outputs.resize(output + 1U, no_link);
-  outputs[output] = to;
-  auto& asked = asked_[from];
-  if (asked.size() <= output) asked.resize(output + 1U);
-  asked[output] = true;
+  auto& asked_by = asked_by_[to];
+  if (asked_by.empty()) asked_by.resize(inputs_[at_switch].size());
+  switch_before_[to] = at_switch;
+  asked_by[input_[from]] = true;
 }
 
-// Depth first; a link that is found again on the path closes a cycle.
+// Depth first, from a link to those that ask for it; one that is found again on the path closes a
+// cycle.
 std::vector<std::uint32_t> LinkDependencies::cycle() const {
   enum class Visit : std::uint8_t { never, on_path, done };
   std::vector<Visit> visits(links_.size());
+  std::vector<std::uint32_t> next_input(links_.size());
   std::vector<std::uint32_t> path;
-  std::vector<std::uint32_t> next_output(links_.size());
   for (std::uint32_t start = 0; start < links_.size(); ++start) {
     if (visits[start] != Visit::never) continue;
     path = {start};
     visits[start] = Visit::on_path;
     while (!path.empty()) {
       const std::uint32_t link = path.back();
-      const auto& asked = asked_[link];
-      std::uint32_t& output = next_output[link];
-      while (output < asked.size() && !asked[output]) ++output;
-      if (output == asked.size()) {
+      const auto& asked_by = asked_by_[link];
+      std::uint32_t& input = next_input[link];
+      while (input < asked_by.size() && !asked_by[input]) ++input;
+      if (input == asked_by.size()) {
         visits[link] = Visit::done;
         path.pop_back();
         continue;
       }
-      const std::uint32_t to = outputs_[links_[link].to][output++];
-      if (visits[to] == Visit::on_path) return {std::ranges::find(path, to), path.end()};
-      if (visits[to] == Visit::done) continue;
-      visits[to] = Visit::on_path;
-      path.push_back(to);
+      const std::uint32_t from = inputs_[switch_before_[link]][input++];
+      if (visits[from] == Visit::on_path)
+        return {path.rbegin(), std::make_reverse_iterator(std::ranges::find(path, from))};
+      if (visits[from] == Visit::done) continue;
+      visits[from] = Visit::on_path;
+      path.push_back(from);
     }
   }
   return {};

@@ -30,8 +30,10 @@ public:
 
 private:
   std::span<const Link> links_;
-  std::vector<std::vector<bool>> asked_; // for each link, the outputs of the switch at its end
-  std::vector<std::vector<std::uint32_t>> outputs_; // links, for each switch
+  std::vector<std::uint32_t> input_; // of each link, which one of the switch at its end it is
+  std::vector<std::vector<std::uint32_t>> inputs_; // of each switch
+  std::vector<std::vector<bool>> asked_by_; // of each link, the inputs of the switch before it
+  std::vector<std::uint32_t> switch_before_; // of each link for which one asks
 };
 
 // Between switches, for all routes of a network, whatever its routing. Links from and to ports are
