@@ -95,3 +95,32 @@ def test_wrong_options_are_usage_errors():
                   ["missing.toml", "--traffic", "uniform"]):
         assert sim(*wrong).returncode in (1, 2), wrong
         assert len(sim(*wrong).stderr.splitlines()) == 1, wrong
+
+
+def test_every_example_runs_unedited():
+    for example in sorted((SOURCE / "examples").rglob("*.toml")):
+        if example.parent.name in ("sim", "trapezoidal"):  # they take longer
+            continue
+        done = results(example)["results"][0]
+        assert done["ok"], example
+        assert done["events"]["built"] > 0, example
+
+
+def test_a_run_has_a_line_and_says_what_stands_for_what():
+    done = sim(SOURCE / "examples/receive.toml", "-q")
+    assert done.returncode == 0, done.stderr
+    assert "(receive)" in done.stdout
+    assert "payload has no bytes" in done.stdout
+
+
+def test_a_barrel_shifter_fills_the_links_where_input_fifos_block():
+    share = {}
+    for policy in ("linear-shift", "barrel-shifter"):
+        overrides = ["--set", f"shaping.policy={policy}", "--set", "run.duration=200ms"]
+        share[policy] = results(SOURCE / "examples/sim/barrel.toml", *overrides)["results"][0]["saturation"]
+    assert share["barrel-shifter"] > 0.95
+    assert share["linear-shift"] < 0.75
+
+
+def test_several_configurations_are_a_usage_error():
+    assert sim(SOURCE / "examples/two-stage/group0.toml", SOURCE / "examples/two-stage/slice0.toml").returncode == 2

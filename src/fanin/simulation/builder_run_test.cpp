@@ -60,6 +60,12 @@ TEST(BuilderRun, payload_without_bytes_changes_no_message) {
   EXPECT_EQ(run(small()).trace_hash, run(with_bytes).trace_hash);
 }
 
+// Recorded: the same for each compiler, with sanitizers and without.
+TEST(BuilderRun, its_trace_is_the_recorded_one) {
+  EXPECT_EQ(run(small({"fabric.queues=input-fifo", "trigger.rate=100kHz"})).trace_hash,
+            10111172572551272157U);
+}
+
 TEST(BuilderRun, nodes_are_readout_units_and_builder_units) {
   const Outcome outcome = run(small({"fabric.nodes=5"}));
   EXPECT_EQ(outcome.run.at("nodes").object().size(), 10U);

@@ -64,6 +64,16 @@ void substitute_sources(config::Configuration& configuration, bool fills_payload
     notes.push_back(fmt::format("emulators of {} stand for {}", what, fmt::join(names, ", ")));
 }
 
+// Of one slice of two stages: what groups would send are fragments like others.
+void substitute_stages(config::Configuration& configuration, std::vector<std::string>& notes) {
+  bool merged = false;
+  for (config::Source& source : configuration.sources)
+    merged = !std::exchange(source.merged, {}).empty() || merged;
+  for (builder::SourceInfo& source : configuration.system.sources) source.merged.clear();
+  configuration.system.slice = {};
+  if (merged) notes.push_back("each super-fragment is one fragment, with numbers without gaps");
+}
+
 void substitute_storage(config::Configuration& configuration, const NodeSettings& settings,
                         std::vector<std::string>& notes) {
   const std::string what = configuration.forwards()           ? "slices"
@@ -136,6 +146,7 @@ Substituted substitute(config::Configuration configuration, const NodeSettings& 
   Substituted result;
   number_hosts(configuration, settings.hosts, result);
   substitute_sources(configuration, fills_payload, result.notes);
+  substitute_stages(configuration, result.notes);
   substitute_storage(configuration, settings, result.notes);
   substitute_addresses(configuration);
   if (!configuration.plugins.empty())
