@@ -134,7 +134,7 @@ class Sockets:
         return subprocess.Popen([self.folder / program, self.url], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.skipif(not ALL, reason="the programs are built by night")
+@pytest.mark.skipif(not ALL, reason="not applicable: the programs are built by night")
 def test_each_program_of_the_sockets_may_die():
     with Folder() as folder:
         programs = Sockets(folder)

@@ -322,6 +322,19 @@ def test_the_example_sender_confirms_its_last_number_over_each_connection():
         assert result["events"]["built"] == 133, result["events"]
 
 
+def test_a_left_over_fragment_holds_up_no_reliable_sender():
+    with Folder() as folder, Port() as port:
+        with run_of_one_source(folder, port) as run:
+            sender = Sender(f"tcp://127.0.0.1:{port.number}", 0x300)
+            for event in (5001, *range(1, 11)):
+                sender.send(event, b"data")
+            sender.end()
+            assert not sender.kept
+            assert sender.summary() == ", 1 dropped or late"
+            result = run.finish()
+        assert (result["fragments"]["built"], result["fragments"]["dropped"]) == (10, 1), result["fragments"]
+
+
 def test_an_example_sender_whose_front_end_counts_again_is_in_doubt():
     for restarted in (True, False):  # with its front end, or only the front end
         with Folder() as folder, Port() as port:

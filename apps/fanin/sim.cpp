@@ -1,6 +1,8 @@
 // fanin sim: the event builder, or traffic alone, on a simulated network in virtual time.
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,11 +16,15 @@
 #include "commands.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/bench/plot.hpp"
 #include "fanin/fabric/crossbar_theory.hpp"
 #include "fanin/settings/tree.hpp"
 #include "fanin/simulation/builder_run.hpp"
+#include "fanin/simulation/nxn.hpp"
 #include "fanin/simulation/settings.hpp"
 #include "fanin/simulation/sweep.hpp"
+#include "fanin/simulation/sweep_plot.hpp"
 #include "fanin/simulation/traffic.hpp"
 #include "terminal.hpp"
 
@@ -36,6 +42,7 @@ struct SimArguments {
   std::vector<std::string> sweeps;
   std::vector<std::string> overrides;
   std::string json;
+  std::string plot;
   bool quiet = false;
 };
 
@@ -48,6 +55,7 @@ simulation::RunFile file_at(const SimArguments& arguments, const std::string& te
   return file;
 }
 
+constexpr const char* sockets_traffic = "nxn";
 const std::map<std::string, simulation::Pattern> patterns{
     {"uniform", simulation::Pattern::uniform},
     {"stream", simulation::Pattern::stream},
@@ -63,14 +71,15 @@ Result<simulation::SimulationSettings> settings_of(const simulation::RunFile& fi
 
 Result<> check(const SimArguments& arguments, const simulation::RunFile& file) {
   if (arguments.traffic.empty()) return simulation::check_event_builder(file);
-  FANIN_TRY(settings_of(file));
-  return {};
+  const auto settings = FANIN_TRY(settings_of(file));
+  return simulation::check_traffic(settings);
 }
 
 Result<Outcome> simulate_one(const SimArguments& arguments, const simulation::RunFile& file,
                              const simulation::Watch& watch) {
   if (arguments.traffic.empty()) return simulation::run_event_builder(file, watch);
   const auto settings = FANIN_TRY(settings_of(file));
+  if (arguments.traffic == sockets_traffic) return simulation::run_nxn(settings, watch);
   return simulation::run_traffic(settings, patterns.at(arguments.traffic), watch);
 }
 
@@ -93,12 +102,19 @@ std::string text_of(const std::vector<simulation::Origin>& origins) {
   return text.empty() ? text : "Where the parameters come from:\n" + text;
 }
 
+// "fabric.nodes=2, traffic.size=64B: ", for messages.
+std::string begin_of(const Point& point) {
+  return point.empty() ? "" : fmt::format("{}: ", fmt::join(simulation::overrides_of(point), ", "));
+}
+
 std::string text_of(const std::vector<std::string>& notes) {
   return notes.empty() ? "" : fmt::format("In this simulation:\n  {}\n", fmt::join(notes, "\n  "));
 }
 
 Result<int> simulate(const SimArguments& arguments) {
   auto file = FANIN_TRY(OutputFile::open("--json", arguments.json));
+  auto drawing = FANIN_TRY(OutputFile::open("--plot", arguments.plot));
+  FANIN_TRY(OutputFile::check_apart({&file, &drawing}));
   const auto text = FANIN_TRY(settings::read_text(arguments.file));
   const auto points = FANIN_TRY(simulation::points_of(arguments.sweeps));
   for (const Point& point : points) // all of them before the first is simulated
@@ -106,15 +122,21 @@ Result<int> simulate(const SimArguments& arguments) {
   const auto settings = FANIN_TRY(settings_of(file_at(arguments, text, points.front())));
 
   Terminal terminal(LogLevel::warning);
-  const bool prints = arguments.json != "-";
+  const bool prints = arguments.json != "-" && arguments.plot != "-";
   if (prints) print(text_of(settings.origins) + simulation::table_head(points.front()));
   json::Value result;
   result["results"] = json::List{};
   simulation::SweepObserver observer;
   observer.on_result = [&](const SweepResult& one) {
     terminal.end_progress();
-    if (prints) print(simulation::table_line(one.point, one.outcome));
-    result["results"].append(simulation::to_json(one.point, one.outcome));
+    if (!one.outcome) {
+      complain({one.outcome.error().kind, begin_of(one.point) + one.outcome.error().text});
+    } else if (prints) {
+      print(simulation::table_line(one.point, *one.outcome));
+    }
+    std::fflush(stdout); // who ends the sweep keeps what is there
+    result["results"].append(one.outcome ? simulation::to_json(one.point, *one.outcome)
+                                         : simulation::to_json(one.point, one.outcome.error()));
   };
   observer.on_progress = [&](double done) {
     if (!arguments.quiet) terminal.progress(fmt::format("{:.0f} % simulated", 100 * done));
@@ -122,13 +144,25 @@ Result<int> simulate(const SimArguments& arguments) {
   const auto simulate_point = [&](const Point& point, const simulation::Watch& watch) {
     return simulate_one(arguments, file_at(arguments, text, point), watch);
   };
-  const auto results = FANIN_TRY(simulation::run_sweep(points, simulate_point, observer));
+  const auto results = simulation::run_sweep(points, simulate_point, observer);
   terminal.end_progress();
-  if (prints) print(text_of(results.front().outcome.notes));
+  const std::uint64_t peak = peak_rss_bytes();
+  if (prints) {
+    if (results.front().outcome) print(text_of(results.front().outcome->notes));
+    print(fmt::format("Memory: {} at most\n", format_size(peak)));
+  }
   result["origins"] = origins_of(settings.origins);
-  result["peak_rss_bytes"] = peak_rss_bytes();
+  result["peak_rss_bytes"] = peak;
   FANIN_TRY(file.write_json(result));
-  return status_done;
+  FANIN_TRY(drawing.write(bench::to_svg(simulation::plot_of(results))));
+  if (settings.memory_most > 0 && peak > settings.memory_most)
+    return fail(ErrorKind::exhausted,
+                fmt::format("the simulation took {} of memory, and fabric.memory_max is {}",
+                            format_size(peak), format_size(settings.memory_most)));
+  const bool good = std::ranges::all_of(results, [](const SweepResult& one) {
+    return one.outcome && simulation::is_good(*one.outcome);
+  });
+  return good ? status_done : status_failed;
 }
 
 Result<int> show_theory(const SimArguments& arguments) {
@@ -160,8 +194,8 @@ void add_sim(CLI::App& app, int& status) {
           ->add_option("--traffic", arguments->traffic,
                        "No event builder, but sources that always send: uniform (to all "
                        "destinations), stream (each to one of its own), roundtrip (and as much "
-                       "back)")
-          ->check(CLI::IsMember(patterns));
+                       "back), nxn (fanin's message sockets, as in fanin bench nxn)")
+          ->check(CLI::IsMember({"uniform", "stream", "roundtrip", sockets_traffic}));
   CLI::Option* theory = command
                             ->add_option("--theory", arguments->theory,
                                          "crossbar: the exact throughput of an N x N crossbar")
@@ -179,6 +213,8 @@ void add_sim(CLI::App& app, int& status) {
       ->excludes(theory);
   traffic->excludes(theory);
   command->add_option("--json", arguments->json, "File for the result; - is standard output");
+  command->add_option("--plot", arguments->plot,
+                      "File for a drawing (SVG): throughput, latency, queues, busiest links");
   command->add_flag("-q,--quiet", arguments->quiet, "No progress");
   command->callback([arguments, &status] {
     if (!arguments->theory.empty()) {

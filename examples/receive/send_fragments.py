@@ -230,9 +230,16 @@ class Sender(PlainSender):
         while len(self.heard) >= REPLY_SIZE:
             message, self.heard = self.heard[:REPLY_SIZE], self.heard[REPLY_SIZE:]
             _, self.acknowledged = self._take(ANNOUNCED, message)
-            while self.kept and self.kept[0][0] < self.acknowledged:
-                self.kept_bytes -= len(self.kept.popleft()[1])
+            self._forget()
         return part
+
+    def _forget(self):
+        """What was sent before an acknowledged number is decided too: a higher one, left over from an earlier run, was dropped."""
+        for place, (event, _) in enumerate(reversed(self.kept)):
+            if event < self.acknowledged:
+                for _ in range(len(self.kept) - place):
+                    self.kept_bytes -= len(self.kept.popleft()[1])
+                return
 
     def _take(self, wanted, message):
         """Returns status and number of a reply of this kind."""

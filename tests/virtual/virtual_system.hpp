@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/executive/run_output.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/simulation/system.hpp"
@@ -81,6 +82,10 @@ public:
   VirtualSystem(const VirtualSystem&) = delete;
   VirtualSystem& operator=(const VirtualSystem&) = delete;
 
+  void start_all() {
+    const bool started = System::start_all().has_value();
+    FANIN_ASSERT(started);
+  }
   // Until the event manager has ended, or virtual time is up: false.
   bool run_until_ended(Duration limit);
   void run_for(Duration time);

@@ -4,17 +4,19 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
+
+#include "fanin/base/export.hpp"
 
 namespace fanin {
 
-class OwningProcess {
+class FANIN_API OwningProcess {
 public:
+  OwningProcess(); ///< this one
   /// False in a process that fork() has made after this. Costs a system call.
-  [[nodiscard]] bool is_current() const { return id_ == ::getpid(); }
+  [[nodiscard]] bool is_current() const;
 
 private:
-  pid_t id_ = ::getpid();
+  pid_t id_;
 };
 
 } // namespace fanin

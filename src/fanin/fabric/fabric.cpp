@@ -353,7 +353,7 @@ void Fabric::take(std::uint32_t link, std::uint32_t queue) {
         drops
             ? worm.size
             : static_cast<std::uint32_t>(std::min<std::uint64_t>(worm.size, queues_[behind].size));
-    if (!drops) queues_[behind].room -= hop.room; // else when its head is there
+    if (!drops) fill(behind, hop.room); // else when its head is there
     events_.add(now + latency_, static_cast<std::uint16_t>(Kind::head), index);
   }
   ++counters_.events;
@@ -413,6 +413,12 @@ Picoseconds Fabric::tail_time(const Worm& worm, std::size_t hop) {
   return tail;
 }
 
+void Fabric::fill(std::uint32_t queue, std::uint64_t bytes) {
+  Queue& to = queues_[queue];
+  to.room -= bytes;
+  counters_.queue_most = std::max(counters_.queue_most, to.size - to.room);
+}
+
 void Fabric::head_arrived(std::uint32_t index) {
   Worm& worm = worms_[index];
   const std::uint32_t queue = queue_behind(worm.hops[worm.taken - 1U].link, worm.then);
@@ -424,7 +430,7 @@ void Fabric::head_arrived(std::uint32_t index) {
                   static_cast<std::uint16_t>(Kind::resend), index);
       return;
     }
-    queues_[queue].room -= worm.size;
+    fill(queue, worm.size);
   }
   push(queue, index);
 }
@@ -485,6 +491,7 @@ void Fabric::came_out(std::uint32_t index) {
   message.last = events_.now() + latency_;
   message.missing -= worm.payload;
   ++counters_.packets;
+  counters_.payload += worm.payload;
   const std::uint32_t of = worm.message;
   free_worm(index);
   if (message.missing > 0) return;

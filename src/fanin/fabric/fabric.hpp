@@ -79,8 +79,10 @@ struct FabricCounters {
   std::uint64_t events = 0; // heads that took a link, and tails that left one
   std::uint64_t messages = 0; // delivered
   std::uint64_t packets = 0; // delivered
+  std::uint64_t payload = 0; // their bytes, without headers
   std::uint64_t dropped = 0; // packets
   std::uint64_t rerouted = 0; // heads that have gone another way
+  std::uint64_t queue_most = 0; // bytes for which a queue of a switch had room taken, at most
 };
 
 // It stays one type of more than 400 lines, since each event touches a worm, its queue and its
@@ -209,6 +211,7 @@ private:
                                               Picoseconds finish);
   void find_tails(std::uint32_t worm);
   [[nodiscard]] static Picoseconds tail_time(const Worm& worm, std::size_t hop);
+  void fill(std::uint32_t queue, std::uint64_t bytes);
   void head_arrived(std::uint32_t worm);
   void tail_left(std::uint32_t worm, std::size_t hop);
   void leave_queue(std::uint32_t queue, std::uint64_t room);

@@ -19,8 +19,8 @@ struct RunFile {
 };
 
 // With `fabric.nodes`, so many readout units and builder units, of one [[readout]] and one
-// [[builder]]. Errors: usage, naming file, line and key; refused: the run did not end, or not in
-// good order.
+// [[builder]]. Errors: usage, naming file, line and key; refused: the run did not end. Whether it
+// has ended in good order is in Outcome::run.
 [[nodiscard]] Result<Outcome> run_event_builder(const RunFile& file, const Watch& watch);
 
 // What is wrong with it, before anything runs.

@@ -42,4 +42,15 @@ void FabricCarrier::advance(Time now) {
   while (!network_->idle() && network_->next_time() <= until) network_->advance();
 }
 
+net::VirtualNetworkOptions world_options(const SimulationSettings& settings,
+                                         FabricCarrier& carrier) {
+  const Duration there_and_back = 2 * settings.fabric.topology.link_latency;
+  return {.latency_min = there_and_back,
+          .latency_max = there_and_back,
+          .turn_cost = settings.node.turn,
+          .message_cost = settings.node.message,
+          .byte_cost_ns = settings.node.processor_rate > 0 ? 1e9 / settings.node.processor_rate : 0,
+          .carrier = &carrier};
+}
+
 } // namespace fanin::simulation

@@ -7,6 +7,8 @@
 
 #include "fanin/fabric/fabric.hpp"
 #include "fanin/net/in_memory/carrier.hpp"
+#include "fanin/net/virtual_world.hpp"
+#include "fanin/simulation/settings.hpp"
 
 namespace fanin::simulation {
 
@@ -35,5 +37,9 @@ private:
   std::vector<Slot> slots_;
   std::uint32_t free_ = none;
 };
+
+// Of a world whose nodes have processors as the settings say, over that network.
+[[nodiscard]] net::VirtualNetworkOptions world_options(const SimulationSettings& settings,
+                                                       FabricCarrier& carrier);
 
 } // namespace fanin::simulation

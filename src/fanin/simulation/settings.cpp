@@ -131,12 +131,19 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   read_switches(reader, settings.fabric);
   read_interfaces(reader, settings.fabric);
   read_nodes(reader, settings.node);
+  settings.memory_most = reader.size("memory_max", 0);
   read_origins(reader.table("origin"), "fabric", settings.origins);
   reader.finish();
   read_traffic(whole.table("traffic"), settings);
   check_together(reader, settings.fabric, problems);
   if (problems.first) return std::unexpected(*problems.first);
   return settings;
+}
+
+std::vector<bool> senders_and_receivers(std::uint32_t nodes) {
+  std::vector<bool> receives(nodes, false);
+  receives.resize(2 * std::size_t{nodes}, true);
+  return receives;
 }
 
 Result<> place_hosts(SimulationSettings& settings, const std::vector<bool>& receives) {

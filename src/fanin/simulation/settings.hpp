@@ -62,12 +62,16 @@ struct SimulationSettings {
   Placement placement = Placement::in_order;
   NodeSettings node;
   TrafficSettings traffic;
+  std::uint64_t memory_most = 0; // bytes of the process; 0: no limit
   std::vector<Origin> origins;
 };
 
 // From a whole file: [fabric], [fabric.origin] and [traffic]. Errors: usage, with file, line and
 // key.
 [[nodiscard]] Result<SimulationSettings> read_settings(const settings::Value& root);
+
+// For place_hosts(): `nodes` hosts that send, and after them as many that receive.
+[[nodiscard]] std::vector<bool> senders_and_receivers(std::uint32_t nodes);
 
 // The hosts, of which some receive the data. Errors: usage.
 [[nodiscard]] Result<> place_hosts(SimulationSettings& settings, const std::vector<bool>& receives);

@@ -52,7 +52,7 @@ void substitute_sources(config::Configuration& configuration, bool fills_payload
     if (settings.type != "emulator") {
       settings.values = emulated(source, trigger_rate_hz);
       const auto rate = settings.values.find("rate");
-      replaced[fmt::format("{} B{}", settings.values["size"].value,
+      replaced[fmt::format("{}{}", settings.values["size"].value,
                            rate == settings.values.end() ? "" : " at " + rate->second.value)]
           .push_back(fmt::format("{} ({})", settings.name, settings.type));
     }
@@ -80,10 +80,11 @@ void substitute_storage(config::Configuration& configuration, const NodeSettings
                            : !configuration.sink.type.empty() ? configuration.sink.type
                            : configuration.run.output.empty() ? "nothing"
                                                               : "files";
-  notes.push_back(fmt::format("a sink of {} stands for {}",
-                              settings.sink_rate > 0 ? format_bandwidth(settings.sink_rate)
-                                                     : std::string("unlimited rate"),
-                              what));
+  if (settings.sink_rate > 0 || what != "nothing")
+    notes.push_back(fmt::format("a sink of {} stands for {}",
+                                settings.sink_rate > 0 ? format_bandwidth(settings.sink_rate)
+                                                       : std::string("unlimited rate"),
+                                what));
   configuration.forward = {};
   configuration.sink = {};
   configuration.run.output.clear();

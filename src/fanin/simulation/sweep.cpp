@@ -58,23 +58,20 @@ struct Shared {
   std::vector<std::optional<Result<Outcome>>> outcomes; // under the mutex
   std::vector<std::atomic<double>> done; // share of each point
   std::atomic<std::size_t> next = 0;
-  std::atomic<bool> stop = false;
 
   explicit Shared(std::size_t points) : outcomes(points), done(points) {}
 };
 
 void simulate_points(const std::vector<Point>& points, const Simulate& simulate, Shared& shared) {
-  while (!shared.stop) {
-    const std::size_t i = shared.next++;
-    if (i >= points.size()) return;
+  for (std::size_t i = shared.next++; i < points.size(); i = shared.next++) {
     const Watch watch = [&](double done) {
       shared.done[i] = done;
-      return !shared.stop.load();
+      return true;
     };
-    const auto outcome = simulate(points[i], watch);
+    auto outcome = simulate(points[i], watch);
     const std::scoped_lock lock(shared.mutex);
     shared.done[i] = 1;
-    shared.outcomes[i] = outcome;
+    shared.outcomes[i] = std::move(outcome);
     shared.changed.notify_one();
   }
 }
@@ -89,11 +86,16 @@ double share_done(const Shared& shared) {
 
 Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps) {
   std::vector<Point> points{{}};
+  std::vector<std::string> keys;
   for (const std::string& sweep : sweeps) {
     const std::size_t sign = sweep.find('=');
     if (sign == 0 || sign == std::string::npos)
       return fail(ErrorKind::usage,
                   fmt::format("--sweep {}: write KEY=LIST, as fabric.nodes=1,2,4..8", sweep));
+    const std::string key = sweep.substr(0, sign);
+    const bool again = std::ranges::find(keys, key) != keys.end();
+    if (again) return fail(ErrorKind::usage, fmt::format("--sweep {}: give each key once", sweep));
+    keys.push_back(key);
     const auto values = FANIN_TRY(values_of(std::string_view(sweep).substr(sign + 1), sweep));
     if (points.size() * values.size() > points_most)
       return fail(ErrorKind::usage,
@@ -102,7 +104,7 @@ Result<std::vector<Point>> points_of(const std::vector<std::string>& sweeps) {
     for (const Point& point : points) {
       for (const std::string& value : values) {
         all.push_back(point);
-        all.back().emplace_back(sweep.substr(0, sign), value);
+        all.back().emplace_back(key, value);
       }
     }
     points = std::move(all);
@@ -116,9 +118,8 @@ std::vector<std::string> overrides_of(const Point& point) {
   return overrides;
 }
 
-Result<std::vector<SweepResult>> run_sweep(const std::vector<Point>& points,
-                                           const Simulate& simulate,
-                                           const SweepObserver& observer) {
+std::vector<SweepResult> run_sweep(const std::vector<Point>& points, const Simulate& simulate,
+                                   const SweepObserver& observer) {
   Shared shared(points.size());
   const std::size_t count =
       std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, points.size());
@@ -127,27 +128,21 @@ Result<std::vector<SweepResult>> run_sweep(const std::vector<Point>& points,
     threads.emplace_back([&] { simulate_points(points, simulate, shared); });
 
   std::vector<SweepResult> results;
-  std::optional<Error> error;
-  while (results.size() < points.size() && !error) {
+  while (results.size() < points.size()) {
     std::optional<Result<Outcome>> next;
     {
       std::unique_lock lock(shared.mutex);
       shared.changed.wait_for(lock, progress_interval,
                               [&] { return shared.outcomes[results.size()].has_value(); });
-      next = shared.outcomes[results.size()];
+      next.swap(shared.outcomes[results.size()]);
     }
     if (!next) {
       observer.on_progress(share_done(shared));
-    } else if (!*next) {
-      error = next->error();
-    } else {
-      results.push_back({.point = points[results.size()], .outcome = std::move(**next)});
-      observer.on_result(results.back());
+      continue;
     }
+    results.push_back({.point = points[results.size()], .outcome = std::move(*next)});
+    observer.on_result(results.back());
   }
-  shared.stop = true;
-  threads.clear();
-  if (error) return std::unexpected(*error);
   return results;
 }
 

@@ -21,7 +21,7 @@ namespace fanin::simulation {
 
 struct SweepResult {
   Point point;
-  Outcome outcome;
+  Result<Outcome> outcome;
 };
 
 // Simulates one point; it runs on a thread of its own beside others.
@@ -32,11 +32,10 @@ struct SweepObserver {
   std::function<void(double done)> on_progress; // share of all points, now and then
 };
 
-// All points, on as many threads as there are cores, which have ended when it returns. The
-// observer is called on the calling thread. Errors: those of the first point that fails, which ends
-// the others.
-[[nodiscard]] Result<std::vector<SweepResult>> run_sweep(const std::vector<Point>& points,
-                                                         const Simulate& simulate,
-                                                         const SweepObserver& observer);
+// All points, on as many threads as there are cores, which have ended when it returns. A point that
+// fails ends no other one. The observer is called on the calling thread.
+[[nodiscard]] std::vector<SweepResult> run_sweep(const std::vector<Point>& points,
+                                                 const Simulate& simulate,
+                                                 const SweepObserver& observer);
 
 } // namespace fanin::simulation

@@ -80,19 +80,24 @@ executive::NodeContext System::context(Place& place, std::size_t index) {
   return context;
 }
 
-void System::start(std::size_t index) {
+Result<> System::start(std::size_t index) {
   Place& place = *places_[index];
   destroy(place);
   if (!place.host->alive()) place.host->restart();
-  auto node = executive::Node::make(context(place, index));
-  FANIN_ASSERT(node.has_value());
-  place.node = std::move(*node);
-  FANIN_ASSERT(place.node->start().has_value());
+  place.node = FANIN_TRY(executive::Node::make(context(place, index)));
+  FANIN_TRY(place.node->start());
   place.turns = std::make_unique<Turns>(place.host->loop(), *place.node);
+  return {};
 }
 
-void System::start_all() {
-  for (std::size_t i = 0; i < places_.size(); ++i) start(i);
+void System::start_good(std::size_t index) {
+  const bool started = start(index).has_value();
+  FANIN_ASSERT(started);
+}
+
+Result<> System::start_all() {
+  for (std::size_t i = 0; i < places_.size(); ++i) FANIN_TRY(start(i));
+  return {};
 }
 
 void System::kill(std::size_t index) {

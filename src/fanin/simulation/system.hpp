@@ -54,10 +54,11 @@ public:
   // before all that follows. Errors: exhausted.
   [[nodiscard]] Result<> make(SystemParts parts);
 
-  void start_event_manager() { start(0); }
-  void start_readout(std::size_t index) { start(configuration().readout_node(index)); }
-  void start_builder(std::size_t index) { start(configuration().builder_node(index)); }
-  void start_all(); // in the configuration's order
+  void start_event_manager() { start_good(0); }
+  void start_readout(std::size_t index) { start_good(configuration().readout_node(index)); }
+  void start_builder(std::size_t index) { start_good(configuration().builder_node(index)); }
+  // In the configuration's order. Errors: those of nodes, of what their types do not understand.
+  [[nodiscard]] Result<> start_all();
   void kill_readout(std::size_t index) { kill(configuration().readout_node(index)); }
   void kill_builder(std::size_t index) { kill(configuration().builder_node(index)); }
   void kill_event_manager() { kill(0); }
@@ -101,7 +102,8 @@ private:
     std::unique_ptr<Turns> turns; // while the node is there
   };
 
-  void start(std::size_t index);
+  [[nodiscard]] Result<> start(std::size_t index);
+  void start_good(std::size_t index); // a configuration that was started before
   void kill(std::size_t index);
   [[nodiscard]] executive::NodeContext context(Place& place, std::size_t index);
   static void destroy(Place& place);

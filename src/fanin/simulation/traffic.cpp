@@ -53,6 +53,7 @@ public:
     ProgressCheck check(end_, watch);
     FANIN_TRY(advance_to(begin_, check));
     const std::uint64_t before = bytes_in();
+    const std::uint64_t payload_before = network_.counters().payload;
     FANIN_TRY(advance_to(end_, check));
     const double bytes = static_cast<double>(bytes_in() - before);
 
@@ -61,13 +62,11 @@ public:
     const double links = (hosts() - first_receiver_) * settings_.fabric.topology.ports;
     outcome.saturation = bytes / (settings_.fabric.topology.link_rate * outcome.virtual_s * links);
     outcome.per_node_bytes_per_s =
-        static_cast<double>(bytes_) / outcome.virtual_s / settings_.nodes;
+        static_cast<double>(network_.counters().payload - payload_before) / outcome.virtual_s /
+        settings_.nodes;
     outcome.latency = latency_;
     outcome.messages = messages_;
-    outcome.network_events = network_.counters().events;
-    outcome.packets = network_.counters().packets;
-    outcome.dropped = network_.counters().dropped;
-    outcome.rerouted = network_.counters().rerouted;
+    add_network(outcome, network_, end_);
     outcome.wall_s = static_cast<double>((clock.now() - began).count()) * 1e-9;
     return outcome;
   }
@@ -122,7 +121,6 @@ private:
   void delivered(const Delivery& delivery) {
     if (delivery.last <= begin_ || delivery.last > end_) return;
     ++messages_;
-    bytes_ += delivery.bytes;
     latency_.add(Duration{(delivery.last - static_cast<Picoseconds>(delivery.tag)) / 1000});
   }
 
@@ -146,20 +144,26 @@ private:
   std::vector<Sender> senders_; // the first hosts
   std::vector<std::uint32_t> partners_; // for each host the only one to which it sends; or empty
   std::uint64_t messages_ = 0;
-  std::uint64_t bytes_ = 0;
   Histogram latency_;
 };
 
-} // namespace
-
-Result<Outcome> run_traffic(SimulationSettings settings, Pattern pattern, const Watch& watch) {
+Result<std::unique_ptr<Fabric>> make_network(SimulationSettings& settings) {
   if (settings.nodes == 0)
     return fail(ErrorKind::usage,
                 "fabric.nodes is missing: how many sources send, and to as many destinations");
-  std::vector<bool> receives(settings.nodes, false); // the sources, and after them the destinations
-  receives.resize(2 * std::size_t{settings.nodes}, true);
-  FANIN_TRY(place_hosts(settings, receives));
-  auto network = FANIN_TRY(Fabric::make(settings.fabric));
+  FANIN_TRY(place_hosts(settings, senders_and_receivers(settings.nodes)));
+  return Fabric::make(settings.fabric);
+}
+
+} // namespace
+
+Result<> check_traffic(SimulationSettings settings) {
+  FANIN_TRY(make_network(settings));
+  return {};
+}
+
+Result<Outcome> run_traffic(SimulationSettings settings, Pattern pattern, const Watch& watch) {
+  auto network = FANIN_TRY(make_network(settings));
   Traffic traffic(*network, settings, pattern);
   return traffic.run(watch);
 }

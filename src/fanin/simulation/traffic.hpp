@@ -22,4 +22,7 @@ enum class Pattern : std::uint8_t {
 [[nodiscard]] Result<Outcome> run_traffic(SimulationSettings settings, Pattern pattern,
                                           const Watch& watch);
 
+// What is wrong with traffic over that network, of whichever kind, before anything runs.
+[[nodiscard]] Result<> check_traffic(SimulationSettings settings);
+
 } // namespace fanin::simulation

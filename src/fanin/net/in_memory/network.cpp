@@ -43,7 +43,8 @@ void Network::arrive(Item& item, Time first, Time last) {
   item.begins = first;
   item.ends = last;
   item.carried = true;
-  End& from = item.pipe->ends[1 - item.side];
+  const std::shared_ptr<Pipe> pipe = item.pipe; // the last item may be lost
+  End& from = pipe->ends[1 - item.side];
   while (from.first_under_way != nullptr && from.first_under_way->carried) {
     Item& next = from.take_under_way();
     MemoryTransport* const to = by_life_[next.to_life];
