@@ -46,6 +46,7 @@ LONG_WITH_SANITIZERS = [
     "(bench|testbed)\\.[a-z0-9_]+",
     "shaping\\.BarrelShifter\\.fills_.*",
     "(configurations|rails|tools)\\..*",
+    "fabric\\.FlitOracle\\..*",
     "message\\.Sockets/LongClose\\..*",
     "two_stage\\.(a_group_whose_detector_never_came|a_(frozen_)?readout_unit_of_a_slice)_.*",
     "(examples\\.each_process_of_an_example_may_die|full_disk\\..*|troubleshooting\\..*)",

@@ -68,8 +68,7 @@ Context::~Context() {
   loop_.remove(*this);
   if (owned_ == nullptr) return;
   if (is_copy()) { // to destroy a transport would end the original's connections
-    static auto& left_behind = *new std::vector<std::unique_ptr<Owned>>;
-    left_behind.push_back(std::move(owned_));
+    static_cast<void>(owned_.release());
     return;
   }
   for (const auto& [scheme, transport] : owned_->transports) loop_.remove(*transport);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "fanin/source/number_judge.hpp"
 
 namespace fanin::builder {
