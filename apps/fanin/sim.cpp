@@ -62,10 +62,7 @@ const std::map<std::string, simulation::Pattern> patterns{
     {"roundtrip", simulation::Pattern::roundtrip}};
 
 Result<simulation::SimulationSettings> settings_of(const simulation::RunFile& file) {
-  settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
-  std::uint32_t ordinal = 0;
-  for (const std::string& override : file.overrides)
-    FANIN_TRY(settings::override_value(root, override, ++ordinal));
+  const auto root = FANIN_TRY(simulation::parse(file));
   return simulation::read_settings(root);
 }
 
@@ -154,7 +151,8 @@ Result<int> simulate(const SimArguments& arguments) {
   result["origins"] = origins_of(settings.origins);
   result["peak_rss_bytes"] = peak;
   FANIN_TRY(file.write_json(result));
-  FANIN_TRY(drawing.write(bench::to_svg(simulation::plot_of(results))));
+  if (!arguments.plot.empty())
+    FANIN_TRY(drawing.write(bench::to_svg(simulation::plot_of(results))));
   if (settings.memory_most > 0 && peak > settings.memory_most)
     return fail(ErrorKind::exhausted,
                 fmt::format("the simulation took {} of memory, and fabric.memory_max is {}",

@@ -27,14 +27,6 @@ struct Prepared {
   Substituted substituted;
 };
 
-Result<settings::Value> read(const RunFile& file) {
-  settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
-  std::uint32_t ordinal = 0;
-  for (const std::string& override : file.overrides)
-    FANIN_TRY(settings::override_value(root, override, ++ordinal));
-  return root;
-}
-
 // fabric.nodes is the number of readout units, and that of builder units.
 Result<std::vector<std::string>> with_nodes(const settings::Value& root, std::uint32_t nodes,
                                             std::vector<std::string> overrides) {
@@ -57,7 +49,7 @@ Result<std::vector<std::string>> with_nodes(const settings::Value& root, std::ui
 }
 
 Result<Prepared> prepare(const RunFile& file) {
-  const auto root = FANIN_TRY(read(file));
+  const auto root = FANIN_TRY(parse(file));
   Prepared prepared;
   prepared.settings = FANIN_TRY(read_settings(root));
   const auto overrides = FANIN_TRY(with_nodes(root, prepared.settings.nodes, file.overrides));
@@ -145,6 +137,14 @@ Result<> run(System& system, const Watch& watch) {
 }
 
 } // namespace
+
+Result<settings::Value> parse(const RunFile& file) {
+  settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
+  std::uint32_t ordinal = 0;
+  for (const std::string& override : file.overrides)
+    FANIN_TRY(settings::override_value(root, override, ++ordinal));
+  return root;
+}
 
 Result<> check_event_builder(const RunFile& file) {
   const auto prepared = FANIN_TRY(prepare(file));

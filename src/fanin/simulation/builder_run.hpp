@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fanin/base/result.hpp"
+#include "fanin/settings/tree.hpp"
 #include "fanin/simulation/point.hpp"
 #include "fanin/simulation/progress.hpp"
 
@@ -17,6 +18,9 @@ struct RunFile {
   std::vector<std::string> overrides; // KEY=VALUE
   bool fills_payload = false; // with the bytes that it would have; else it has sizes only
 };
+
+// All that the file says, with the overrides. Errors: usage.
+[[nodiscard]] Result<settings::Value> parse(const RunFile& file);
 
 // With `fabric.nodes`, so many readout units and builder units, of one [[readout]] and one
 // [[builder]]. Errors: usage, naming file, line and key; refused: the run did not end. Whether it
