@@ -64,10 +64,7 @@ struct Shared {
 
 void simulate_points(const std::vector<Point>& points, const Simulate& simulate, Shared& shared) {
   for (std::size_t i = shared.next++; i < points.size(); i = shared.next++) {
-    const Watch watch = [&](double done) {
-      shared.done[i] = done;
-      return true;
-    };
+    const Watch watch = [&](double done) { shared.done[i] = done; };
     auto outcome = simulate(points[i], watch);
     const std::scoped_lock lock(shared.mutex);
     shared.done[i] = 1;

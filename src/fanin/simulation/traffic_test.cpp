@@ -99,12 +99,6 @@ TEST(Traffic, the_same_seed_gives_the_same_result) {
   EXPECT_EQ(one->messages, two->messages);
 }
 
-TEST(Traffic, a_watch_ends_it) {
-  const auto outcome = run_traffic(cells(8), Pattern::uniform, [](double) { return false; });
-  ASSERT_FALSE(outcome.has_value());
-  EXPECT_NE(outcome.error().text.find("interrupted"), std::string::npos);
-}
-
 TEST(Traffic, virtual_time_that_stands_still_is_an_error) {
   SimulationSettings settings = cells(2);
   settings.fabric.topology.link_rate = 1e14;
