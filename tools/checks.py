@@ -76,18 +76,24 @@ class Session:
     unstable: list = field(default_factory=list)  # "name (where)"
     slow_tests: list = field(default_factory=list)  # (seconds, preset, name)
     slow_units: list = field(default_factory=list)  # (seconds, preset, file)
+    beside_cpu_s: float = 0  # of commands that ran beside stages
+
+    def cpu_seconds(self):
+        """Of all processes that ended below this one, those that ran beside stages left out."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime - self.beside_cpu_s
 
     def run(self, name, action, counts=True, again=""):
         """Runs action(), which returns (ok, note). With counts it is one test of the closing line; with again, which says where
         that is, it is run once more if it fails."""
         print(f"{BOLD}=={PLAIN} {name}", flush=True)
-        before, start = cpu_seconds(), time.monotonic()
+        before, start = self.cpu_seconds(), time.monotonic()
         ok, note = action()
         if not ok and again:
             print(f"   once more: {name}", flush=True)
             ok, note = action()
             self.unstable += [f"{name} ({again})"] * ok
-        self.stages.append(Stage(name, time.monotonic() - start, cpu_seconds() - before, ok, note))
+        self.stages.append(Stage(name, time.monotonic() - start, self.cpu_seconds() - before, ok, note))
         if counts:
             self.passed, self.failed = self.passed + ok, self.failed + (not ok)
         return ok
@@ -103,6 +109,7 @@ class Session:
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
                 stage.wall_s, stage.cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
+                self.beside_cpu_s += stage.cpu_s
 
             waiting = threading.Thread(target=wait)
             waiting.start()
@@ -211,12 +218,6 @@ class Session:
 def say_skipped(tests):
     for test in tests:
         print(f"   {RED}skipped, and this machine could run it:{PLAIN} {test.name}: {test.reason}", flush=True)
-
-
-def cpu_seconds():
-    """Of all processes that ended below this one."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def processor_times():

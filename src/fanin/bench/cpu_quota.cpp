@@ -41,7 +41,7 @@ std::string group_of(pid_t pid, const std::string& root) {
     if (path == std::string::npos) continue;
     if (fmt::format(",{},", line.substr(names, path - names)).find(",cpu,") == std::string::npos)
       continue;
-    const std::string group = root + line.substr(path + 1);
+    std::string group = root + line.substr(path + 1);
     if (access((group + "/cgroup.procs").c_str(), W_OK) == 0) return group;
   }
   return root;

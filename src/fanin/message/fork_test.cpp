@@ -206,7 +206,8 @@ TEST_P(Fork, a_child_that_destroys_its_copy_of_a_publisher_takes_no_subscriber_a
 // A program that lives on would keep the port, and peers would not notice that this process is
 // dead.
 TEST_P(Fork, a_program_that_is_executed_gets_no_socket) {
-  if (GetParam().name == "ofi_rxm") GTEST_SKIP() << "not applicable: it says nothing of its sockets";
+  if (GetParam().name == "ofi_rxm")
+    GTEST_SKIP() << "not applicable: it says nothing of its sockets";
   TwoEnds ends(GetParam());
   const auto receiver = HighThroughputReceiver::listen(ends.server(), ends.address()).value();
   const auto sender = HighThroughputSender::connect(ends.client(), receiver->url()).value();

@@ -41,7 +41,8 @@ void add_curves(PlotPanel& panel, const std::vector<SweepResult>& results,
   const std::size_t before = panel.curves.size();
   for (const SweepResult& result : results) {
     const std::string others = name_of_curve(result.point);
-    const std::string name = what.empty() || others.empty() ? what + others : what + ", " + others;
+    const bool both = !what.empty() && !others.empty();
+    const std::string name = fmt::format("{}{}{}", what, both ? ", " : "", others);
     auto curve =
         std::find_if(panel.curves.begin() + static_cast<std::ptrdiff_t>(before), panel.curves.end(),
                      [&](const Curve& known) { return known.name == name; });
