@@ -117,7 +117,7 @@ def test_a_barrel_shifter_fills_the_links_where_input_fifos_block():
     share = {}
     for policy in ("linear-shift", "barrel-shifter"):
         overrides = ["--set", f"shaping.policy={policy}", "--set", "run.duration=200ms"]
-        share[policy] = results(SOURCE / "examples/sim/barrel.toml", *overrides)["results"][0]["saturation"]
+        share[policy] = results(SIM / "barrel.toml", *overrides)["results"][0]["saturation"]
     assert share["barrel-shifter"] > 0.95
     assert share["linear-shift"] < 0.75
 
@@ -138,10 +138,29 @@ def test_a_sweep_is_drawn_and_names_the_busiest_links():
 
 
 def test_a_simulation_above_its_memory_fails():
-    done = sim(SOURCE / "examples/quickstart.toml", "-q", "--set", "run.duration=1ms", "--set", "fabric.memory_max=1MiB")
+    done = sim(CROSSBAR, "-q", "--traffic", "uniform", "--set", "traffic.duration=1ms", "--set", "fabric.memory_max=1MiB")
     assert done.returncode == 1
     assert "fabric.memory_max" in done.stderr
     assert "Memory: " in done.stdout
+
+
+def test_a_simulation_that_needs_more_memory_than_there_is_does_not_begin():
+    done = sim(SIM / "cms-1024.toml", "--set", "fabric.memory_max=2GiB")
+    assert done.returncode == 1, done.stderr
+    assert "fabric.memory_max is 2 GiB" in done.stderr and not done.stdout
+    assert "8 KiB for each of 262144 pairs" in done.stderr and "1025 nodes" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_carriers_go_round_with_a_shaping_policy_and_without_it_they_do_not():
+    def saturation(policy):
+        return results(SIM / "barrel.toml", "--traffic", "nxn", "--set", "fabric.nodes=8", "--set", "traffic.duration=50ms",
+                       "--set", f"shaping.policy={policy}")["results"][0]["saturation"]
+
+    assert saturation("barrel-shifter") > 0.99
+    assert saturation("random") < 0.9
+    done = sim(SIM / "barrel.toml", "-q", "--traffic", "nxn", "--set", "traffic.size=16KiB")
+    assert done.returncode == 2 and "does not fit into a carrier" in done.stderr
 
 
 def test_message_sockets_run_over_the_simulated_network():

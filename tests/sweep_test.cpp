@@ -39,7 +39,7 @@ TEST(Sweep, results_come_in_the_order_of_the_points) {
   };
   std::vector<std::uint64_t> seen;
   SweepObserver observer;
-  observer.on_progress = [](double) {};
+  observer.on_progress = [](const SweepProgress&) {};
   observer.on_result = [&](const SweepResult& result) { seen.push_back(result.outcome->messages); };
   EXPECT_EQ(run_sweep(*points, simulate, observer).size(), 20U);
   ASSERT_EQ(seen.size(), 20U);
@@ -53,7 +53,7 @@ TEST(Sweep, a_point_that_fails_ends_no_other) {
     return Outcome{};
   };
   SweepObserver observer;
-  observer.on_progress = [](double) {};
+  observer.on_progress = [](const SweepProgress&) {};
   observer.on_result = [](const SweepResult&) {};
   const auto results = run_sweep(*points, simulate, observer);
   ASSERT_EQ(results.size(), 4U);

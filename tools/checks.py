@@ -45,8 +45,9 @@ LONG_WITH_SANITIZERS = [
     "(bench_tools|checks|dev_tools|evidence|mutants|workshop)\\..*",
     "(bench|testbed)\\.[a-z0-9_]+",
     "shaping\\.BarrelShifter\\.fills_.*",
-    "(configurations|rails|tools)\\..*",
+    "(configurations|ofi|rails|sim|tools|usage)\\..*",
     "fabric\\.FlitOracle\\..*",
+    "simulation\\.Traffic\\..*",
     "message\\.Sockets/LongClose\\..*",
     "two_stage\\.(a_group_whose_detector_never_came|a_(frozen_)?readout_unit_of_a_slice)_.*",
     "(examples\\.each_process_of_an_example_may_die|full_disk\\..*|troubleshooting\\..*)",
@@ -334,9 +335,9 @@ def test(options):
         if session.build("asan-ubsan"):
             session.tests("asan-ubsan", selection if options.names else [*selection, "-E", WITHOUT_SANITIZERS],
                           gate_skips=True, environment={"FANIN_SEEDS": "3"})
-            session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
 
         def others():
+            session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
             if session.build("tsan", "fanin_threaded_tests"):
                 session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
                 session.tests("tsan", [*selection, "-R", SHARED_MEMORY], gate_skips=True, name="tests (tsan), shared memory")
@@ -374,6 +375,7 @@ NIGHTLY = {
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "evidence": lambda s: all([s.run(f"{what} on the testbed", dev("evidence", what))
                                for what in ("rails", "two-stage", "gigabit", "log-normal", "shaping")]),
+    "simulation": lambda s: s.build("release") and s.run("networks of papers, simulated", dev("evidence", "simulation", "--minutes", "240")),
     "headers": lambda s: s.run("headers compile alone", dev("build", "release", "all_verify_interface_header_sets")),
     "install": lambda s: s.build("release") and all([
         s.run("install test", command("tests/install/run.sh", "build/release")),

@@ -2,7 +2,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,11 +16,13 @@
 #include <fmt/ranges.h>
 
 #include "commands.hpp"
+#include "fanin/base/clock.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/plot.hpp"
 #include "fanin/fabric/crossbar_theory.hpp"
+#include "fanin/memory/arena.hpp"
 #include "fanin/settings/tree.hpp"
 #include "fanin/simulation/builder_run.hpp"
 #include "fanin/simulation/nxn.hpp"
@@ -47,9 +51,10 @@ struct SimArguments {
 };
 
 // The file with the values of a point.
-simulation::RunFile file_at(const SimArguments& arguments, const std::string& text,
-                            const Point& point) {
-  simulation::RunFile file{.text = text, .name = arguments.file, .overrides = arguments.overrides};
+simulation::ConfigurationFile file_at(const SimArguments& arguments, const std::string& text,
+                                      const Point& point) {
+  simulation::ConfigurationFile file{
+      .text = text, .name = arguments.file, .overrides = arguments.overrides};
   for (std::string& override : simulation::overrides_of(point))
     file.overrides.push_back(std::move(override));
   return file;
@@ -61,22 +66,48 @@ const std::map<std::string, simulation::Pattern> patterns{
     {"stream", simulation::Pattern::stream},
     {"roundtrip", simulation::Pattern::roundtrip}};
 
-Result<simulation::SimulationSettings> settings_of(const simulation::RunFile& file) {
+Result<simulation::SimulationSettings> settings_of(const simulation::ConfigurationFile& file) {
   const auto root = FANIN_TRY(simulation::parse(file));
   return simulation::read_settings(root);
 }
 
-Result<> check(const SimArguments& arguments, const simulation::RunFile& file) {
+// Of traffic alone it is little.
+Result<simulation::MemoryNeed> check(const SimArguments& arguments,
+                                     const simulation::ConfigurationFile& file) {
   if (arguments.traffic.empty()) return simulation::check_event_builder(file);
-  const auto settings = FANIN_TRY(settings_of(file));
-  return simulation::check_traffic(settings);
+  if (arguments.traffic == sockets_traffic) {
+    FANIN_TRY(simulation::check_nxn(file));
+  } else {
+    const auto settings = FANIN_TRY(settings_of(file));
+    FANIN_TRY(simulation::check_traffic(settings));
+  }
+  return simulation::MemoryNeed{};
 }
 
-Result<Outcome> simulate_one(const SimArguments& arguments, const simulation::RunFile& file,
+// The largest ones may come together, one on each thread.
+Result<> check_memory(std::vector<simulation::MemoryNeed> needs, std::uint64_t most) {
+  std::ranges::sort(needs, std::ranges::greater{}, &simulation::MemoryNeed::bytes);
+  const std::size_t together = simulation::threads_for(needs.size());
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < together; ++i) bytes += needs[i].bytes;
+  auto possible = memory::check_arena(bytes, {});
+  if (most > 0 && bytes > most)
+    possible =
+        fail(ErrorKind::exhausted, fmt::format("fabric.memory_max is {}", format_size(most)));
+  if (possible) return {};
+  return fail(
+      ErrorKind::exhausted,
+      fmt::format("the simulation needs about {}{}: {}; {}", format_size(bytes),
+                  together == 1 ? "" : fmt::format(" for {} points at the same time", together),
+                  needs.front().sum, possible.error().text));
+}
+
+Result<Outcome> simulate_one(const SimArguments& arguments,
+                             const simulation::ConfigurationFile& file,
                              const simulation::Watch& watch) {
   if (arguments.traffic.empty()) return simulation::run_event_builder(file, watch);
+  if (arguments.traffic == sockets_traffic) return simulation::run_nxn(file, watch);
   const auto settings = FANIN_TRY(settings_of(file));
-  if (arguments.traffic == sockets_traffic) return simulation::run_nxn(settings, watch);
   return simulation::run_traffic(settings, patterns.at(arguments.traffic), watch);
 }
 
@@ -108,15 +139,31 @@ std::string text_of(const std::vector<std::string>& notes) {
   return notes.empty() ? "" : fmt::format("In this simulation:\n  {}\n", fmt::join(notes, "\n  "));
 }
 
+// "12.5 ms of 20 ms of virtual time, 31 s, about 19 s to go".
+std::string text_of(const simulation::SweepProgress& progress, Duration wall) {
+  std::string text =
+      progress.points == 1
+          ? fmt::format("{} of {} of virtual time", format_duration(progress.first.now),
+                        progress.first.end > Duration{} ? format_duration(progress.first.end) : "?")
+          : fmt::format("{} of {} points", progress.results, progress.points);
+  const double seconds = std::chrono::duration<double>(wall).count();
+  text += fmt::format(", {:.0f} s", seconds);
+  if (progress.share > 0.01)
+    text += fmt::format(", about {:.0f} s to go", seconds * (1 / progress.share - 1));
+  return text;
+}
+
 Result<int> simulate(const SimArguments& arguments) {
   auto file = FANIN_TRY(OutputFile::open("--json", arguments.json));
   auto drawing = FANIN_TRY(OutputFile::open("--plot", arguments.plot));
   FANIN_TRY(OutputFile::check_apart({&file, &drawing}));
   const auto text = FANIN_TRY(settings::read_text(arguments.file));
   const auto points = FANIN_TRY(simulation::points_of(arguments.sweeps));
+  std::vector<simulation::MemoryNeed> needs;
   for (const Point& point : points) // all of them before the first is simulated
-    FANIN_TRY(check(arguments, file_at(arguments, text, point)));
+    needs.push_back(FANIN_TRY(check(arguments, file_at(arguments, text, point))));
   const auto settings = FANIN_TRY(settings_of(file_at(arguments, text, points.front())));
+  FANIN_TRY(check_memory(std::move(needs), settings.memory_most));
 
   Terminal terminal(LogLevel::warning);
   const bool prints = arguments.json != "-" && arguments.plot != "-";
@@ -135,8 +182,10 @@ Result<int> simulate(const SimArguments& arguments) {
     result["results"].append(one.outcome ? simulation::to_json(one.point, *one.outcome)
                                          : simulation::to_json(one.point, one.outcome.error()));
   };
-  observer.on_progress = [&](double done) {
-    if (!arguments.quiet) terminal.progress(fmt::format("{:.0f} % simulated", 100 * done));
+  const MonotonicClock clock;
+  const Time began = clock.now();
+  observer.on_progress = [&](const simulation::SweepProgress& progress) {
+    if (!arguments.quiet) terminal.progress(text_of(progress, clock.now() - began));
   };
   const auto simulate_point = [&](const Point& point, const simulation::Watch& watch) {
     return simulate_one(arguments, file_at(arguments, text, point), watch);
@@ -192,7 +241,8 @@ void add_sim(CLI::App& app, int& status) {
           ->add_option("--traffic", arguments->traffic,
                        "No event builder, but sources that always send: uniform (to all "
                        "destinations), stream (each to one of its own), roundtrip (and as much "
-                       "back), nxn (fanin's message sockets, as in fanin bench nxn)")
+                       "back), nxn (as fanin bench nxn: fanin's message sockets, or carriers "
+                       "in the order of shaping.policy)")
           ->check(CLI::IsMember({"uniform", "stream", "roundtrip", sockets_traffic}));
   CLI::Option* theory = command
                             ->add_option("--theory", arguments->theory,

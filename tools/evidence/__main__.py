@@ -1,14 +1,14 @@
-"""Measures on the testbed what the papers on event building measured; ./dev evidence SET runs it.
+"""Measures on the testbed, or simulates, what the papers on event building measured; ./dev evidence SET runs it.
 
 Usage: python3 -m evidence FANIN RESULTS SET [--minutes N] [--restart] [--record DOCUMENT]
 
 SET is `shaping` (what shaping does; Moser 2007, tables V and VI, figure 13), `log-normal` (the same with fragments of log-normal
 sizes), `rails` (two rails beside one), `gigabit` (baseline, folded and trapezoidal event builders; Pieri 2006), `two-stage` (Pieri
-2006, the FED builder) or `figures` (single figures of several papers). RESULTS is a folder. Each row is written there when it is
-measured, so a run that is ended loses one row at most, and the next one goes on where it stopped; --restart begins anew. It stops
-after N minutes (60). The testbed is its own, in RESULTS. A row over its links that left less than a quarter of the processors' time
-idle is measured again over links of half the rate. DOCUMENT gets tables of what there is, between `<!-- evidence SET -->` and
-`<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
+2006, the FED builder), `figures` (single figures of several papers) or `simulation` (networks that the testbed cannot be). RESULTS is
+a folder. Each row is written there when it is measured, so a run that is ended loses one row at most, and the next one goes on where it
+stopped; --restart begins anew. It stops after N minutes (60). The testbed is its own, in RESULTS. A row over its links that left less
+than a quarter of the processors' time idle is measured again over links of half the rate. DOCUMENT gets tables of what there is,
+between `<!-- evidence SET -->` and `<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
 
 Exit status: 0 all rows are there, 1 some are left or failed, 2 wrong usage.
 """
@@ -24,10 +24,11 @@ from pathlib import Path
 
 import machine
 from bench import replace_between_marks
-from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
+from evidence import figures, gigabit, log_normal, rails, shaping, simulation, two_stage
 
 TESTBED = [sys.executable, str(Path(__file__).resolve().parent.parent / "testbed.py")]
-SETS = {"shaping": shaping, "log-normal": log_normal, "rails": rails, "gigabit": gigabit, "two-stage": two_stage, "figures": figures}
+SETS = {"shaping": shaping, "log-normal": log_normal, "rails": rails, "gigabit": gigabit, "two-stage": two_stage, "figures": figures,
+        "simulation": simulation}
 VERSION = 1  # of the rows: rises when a table needs what they did not have
 ROW_S = 120  # a row begins only if there is as much time left
 
@@ -101,7 +102,8 @@ def conditions_text(found):
     def all_of(key):
         return ", ".join(sorted({one[key] for one in found.values() if key in one}))
 
-    return f"{all_of('date')}, commit {all_of('commit')}: {all_of('machine')}; congestion control {all_of('congestion')}."
+    congestion = f"; congestion control {all_of('congestion')}" if all_of("congestion") else ""
+    return f"{all_of('date')}, commit {all_of('commit')}: {all_of('machine')}{congestion}."
 
 
 def document_text(found, rows, which, plots):
@@ -116,7 +118,7 @@ def record(document, name, found):
     which = SETS[name]
     plots = which.plots(found, document.parent / "plots") if found else []
     marks = f"<!-- evidence {name} -->\n<!-- end of evidence {name} -->\n"
-    text = document.read_text() if document.exists() else f"# {name} on the testbed\n\n" + marks
+    text = document.read_text() if document.exists() else f"# {name}\n\n" + marks
     document.write_text(replace_between_marks(text, name, document_text(found, list(which.rows()), which, plots), "evidence"))
 
 
@@ -148,7 +150,9 @@ def main():
             row = left.pop(0)
             print(f"   {row.name()}: ", end="", file=sys.stderr, flush=True)
             try:
-                measured = common | which.measure(options.fanin, row, testbed) | {"congestion": testbed.congestion_control()}
+                measured = common | which.measure(options.fanin, row, testbed)
+                if which is not simulation:
+                    measured["congestion"] = testbed.congestion_control()
             except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
                 measured = {"error": str(error)}
                 failed += 1

@@ -12,9 +12,9 @@ LONG = 10  # lines of a table
 HALVINGS_MOST = 3  # of the rate of the links
 
 
-def run_json(command, environment):
+def run_json(command, environment, patience_s=PATIENCE_S):
     """The result of a command that writes it to its standard output."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience_s)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip() or f"{command[1]} failed")
     return json.loads(done.stdout)

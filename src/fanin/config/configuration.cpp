@@ -195,7 +195,8 @@ void read_shaping(TableReader reader, builder::System& system) {
   builder::shaping::Shaping& shaping = system.shaping;
   shaping.policy = read_choice(reader, "policy", builder::shaping::policies);
   for (const char* key : {"carrier", "window"}) {
-    if (reader.has(key) && !shaping.on()) reader.reject(key, "counts only with a shaping.policy");
+    if (reader.has(key) && !reader.has("policy"))
+      reader.reject(key, "counts only with a shaping.policy");
   }
   if (reader.has("tokens") && shaping.policy != builder::shaping::Policy::tokens) {
     reader.reject("tokens", "counts only with shaping.policy = \"tokens\"");

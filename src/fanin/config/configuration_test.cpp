@@ -766,6 +766,9 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
             "run.toml:7: shaping.tokens: 2 is not a whole number from 1 to 1");
   EXPECT_EQ(error("window = \"1MiB\"\n"),
             "run.toml:6: shaping.window: counts only with a shaping.policy");
+  EXPECT_TRUE(parse(std::string(minimal) + "[shaping]\npolicy = \"none\"\nwindow = \"1MiB\"\n",
+                    "run.toml", {})
+                  .has_value());
   EXPECT_EQ(
       error("policy = \"random\"\ncarrier = \"1MiB\"\n"),
       "run.toml:7: shaping.carrier: 1 MiB is more than half a page (buffers.page = 1 MiB): at "

@@ -231,6 +231,17 @@ Result<> check_readout_buffer(const Configuration& configuration, const PageSize
                    "lower the rate");
 }
 
+// Of each builder unit one is begun: so a few batches, and no more, lie in each.
+std::uint32_t metadata_page(const Configuration& configuration, const PageSizes& sizes,
+                            std::size_t sources) {
+  constexpr std::uint64_t batches = 8;
+  if (sizes.metadata != 0) return sizes.metadata;
+  const std::uint64_t batch =
+      sources * builder::metadata_per_source(configuration.system.batch_events);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::bit_ceil(batches * batch), 4U << 10, 64U << 10));
+}
+
 Result<> plan_readout(const Configuration& configuration, const net::TransportRegistry& transports,
                       const PageSizes& sizes, const config::Node& node, std::size_t readout,
                       NodePlan& plan) {
@@ -243,7 +254,8 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
   const std::size_t lanes = configuration.system.lanes(static_cast<NodeId>(readout));
   plan.control = control_pool(configuration, sizes, 1 + configuration.builders() * lanes, posted);
   // A page has metadata of one builder unit's batches.
-  builder::MetadataLayout layout{.page = sizes.metadata,
+  const std::uint32_t page = metadata_page(configuration, sizes, plan.sources.size());
+  builder::MetadataLayout layout{.page = page,
                                  .batch_events = configuration.system.batch_events,
                                  .message_max = configuration.system.message_max(),
                                  .builders = configuration.builders(),
@@ -254,10 +266,9 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
     layout.payload += pool.bytes();
     layout.source_page = std::min(layout.source_page, pool.page_size);
   }
-  const std::uint64_t metadata =
-      std::max(sizes.metadata_least, round_up(node.buffer / 8, sizes.metadata));
-  plan.metadata = {sizes.metadata, static_cast<std::uint32_t>(
-                                       std::max(metadata / sizes.metadata, layout.pages_least()))};
+  const std::uint64_t metadata = std::max(sizes.metadata_least, round_up(node.buffer / 8, page));
+  plan.metadata = {page,
+                   static_cast<std::uint32_t>(std::max(metadata / page, layout.pages_least()))};
   return check_readout_buffer(configuration, sizes, node, readout, plan, largest);
 }
 

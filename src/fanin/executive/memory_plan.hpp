@@ -25,7 +25,7 @@ struct PageSizes {
   std::uint32_t control = 0; // 0: by the number of nodes
   std::uint32_t source_least = 64U << 10;
   std::uint32_t source_most = 0; // 0: as of data
-  std::uint32_t metadata = 64U << 10;
+  std::uint32_t metadata = 0; // 0: by what a batch takes
   std::uint64_t metadata_least = 4U << 20; // of a readout unit
 };
 

@@ -21,39 +21,20 @@ namespace {
 
 constexpr Duration step = std::chrono::microseconds{200}; // of virtual time, between two looks
 constexpr Duration patience = std::chrono::seconds{60}; // of virtual time, after the run's duration
+// Measured, rounded up: memory of a node, and what the two ends of a pair of units take.
+constexpr std::uint64_t node_memory = 1536U << 10;
+constexpr std::uint64_t pair_memory = 8U << 10;
 
 struct Prepared {
   SimulationSettings settings;
   Substituted substituted;
 };
 
-// fabric.nodes is the number of readout units, and that of builder units.
-Result<std::vector<std::string>> with_nodes(const settings::Value& root, std::uint32_t nodes,
-                                            std::vector<std::string> overrides) {
-  if (nodes == 0) return overrides;
-  for (const char* table : {"readout", "builder"}) {
-    const settings::Value* const found = root.find(table);
-    if (found == nullptr)
-      return fail(ErrorKind::usage,
-                  fmt::format("there is no [[{}]]: a run needs one; the network alone is simulated "
-                              "with --traffic",
-                              table));
-    if (found->items.size() != 1)
-      return fail(ErrorKind::usage,
-                  fmt::format("fabric.nodes needs one [[{}]], whose count it is: leave it out "
-                              "where there are several",
-                              table));
-    overrides.push_back(fmt::format("{}.0.count={}", table, nodes));
-  }
-  return overrides;
-}
-
-Result<Prepared> prepare(const RunFile& file) {
+Result<Prepared> prepare(const ConfigurationFile& file) {
   const auto root = FANIN_TRY(parse(file));
   Prepared prepared;
   prepared.settings = FANIN_TRY(read_settings(root));
-  const auto overrides = FANIN_TRY(with_nodes(root, prepared.settings.nodes, file.overrides));
-  auto configuration = FANIN_TRY(config::parse(file.text, file.name, overrides));
+  auto configuration = FANIN_TRY(parse_run(file, root, prepared.settings.nodes));
   prepared.substituted =
       substitute(std::move(configuration), prepared.settings.node, file.fills_payload);
   const Substituted& substituted = prepared.substituted;
@@ -63,6 +44,15 @@ Result<Prepared> prepare(const RunFile& file) {
     receives[substituted.host_of_node[substituted.configuration.builder_node(i)]] = true;
   FANIN_TRY(place_hosts(prepared.settings, receives));
   return prepared;
+}
+
+MemoryNeed need_of(const config::Configuration& configuration) {
+  const std::uint64_t nodes = configuration.nodes.size();
+  const std::uint64_t pairs = configuration.readouts() * configuration.builders();
+  return {nodes * node_memory + pairs * pair_memory,
+          fmt::format("{} for each of {} nodes and {} for each of {} pairs of a readout and a "
+                      "builder unit",
+                      format_size(node_memory), nodes, format_size(pair_memory), pairs)};
 }
 
 class PacedOutput final : public executive::RunOutput {
@@ -129,23 +119,14 @@ Result<> run(System& system, const Watch& watch) {
                   fmt::format("the run has not ended after {} of virtual time: {}",
                               format_duration(passed), system.manager().waiting_for()));
     system.world().run_until(system.world().now() + step);
-    const double done = duration > Duration{} ? seconds(passed) / seconds(duration) : 0;
-    if (watch) watch(std::min(done, 1.0));
+    if (watch) watch({passed, duration});
   }
   return {};
 }
 
 } // namespace
 
-Result<settings::Value> parse(const RunFile& file) {
-  settings::Value root = FANIN_TRY(settings::parse_toml(file.text, file.name));
-  std::uint32_t ordinal = 0;
-  for (const std::string& override : file.overrides)
-    FANIN_TRY(settings::override_value(root, override, ++ordinal));
-  return root;
-}
-
-Result<> check_event_builder(const RunFile& file) {
+Result<MemoryNeed> check_event_builder(const ConfigurationFile& file) {
   const auto prepared = FANIN_TRY(prepare(file));
   FANIN_TRY(fabric::Fabric::make(prepared.settings.fabric));
   const config::Configuration& configuration = prepared.substituted.configuration;
@@ -155,10 +136,10 @@ Result<> check_event_builder(const RunFile& file) {
   FANIN_TRY(executive::plan_memory(configuration, plugins.transports));
   for (const config::Source& source : configuration.sources)
     FANIN_TRY(plugins.sources.make(source.settings));
-  return {};
+  return need_of(configuration);
 }
 
-Result<Outcome> run_event_builder(const RunFile& file, const Watch& watch) {
+Result<Outcome> run_event_builder(const ConfigurationFile& file, const Watch& watch) {
   const MonotonicClock clock;
   const Time began = clock.now();
   const auto prepared = FANIN_TRY(prepare(file));

@@ -6,7 +6,7 @@ namespace fanin::simulation {
 namespace {
 
 // 20 kHz of 2 KiB from each of `nodes` readout units, for 20 virtual ms.
-RunFile small(std::vector<std::string> overrides = {}) {
+ConfigurationFile small(std::vector<std::string> overrides = {}) {
   return {.text = R"(
 [run]
 duration = "20ms"
@@ -27,13 +27,13 @@ count = 2
           .overrides = std::move(overrides)};
 }
 
-Outcome run(const RunFile& file) {
+Outcome run(const ConfigurationFile& file) {
   const auto outcome = run_event_builder(file, {});
   EXPECT_TRUE(outcome.has_value()) << outcome.error().text;
   return outcome.value_or(Outcome{});
 }
 
-std::string error_of(const RunFile& file) {
+std::string error_of(const ConfigurationFile& file) {
   const auto outcome = run_event_builder(file, {});
   return outcome ? "" : outcome.error().text;
 }
@@ -55,7 +55,7 @@ TEST(BuilderRun, the_same_configuration_gives_the_same_run) {
 }
 
 TEST(BuilderRun, payload_without_bytes_changes_no_message) {
-  RunFile with_bytes = small();
+  ConfigurationFile with_bytes = small();
   with_bytes.fills_payload = true;
   EXPECT_EQ(run(small()).trace_hash, run(with_bytes).trace_hash);
 }
@@ -86,7 +86,7 @@ TEST(BuilderRun, a_slow_network_or_sink_limits_the_rate) {
 }
 
 TEST(BuilderRun, outside_sources_become_emulators) {
-  RunFile file = small();
+  ConfigurationFile file = small();
   const std::string emulator = "type = \"emulator\", size = \"2KiB\"";
   file.text.replace(file.text.find(emulator), emulator.size(),
                     "type = \"receive\", listen = \"tcp://127.0.0.1:7201\", expected = \"20MB/s\"");

@@ -11,6 +11,7 @@
 
 #include "fanin/base/try.hpp"
 #include "fanin/bench/processes.hpp"
+#include "fanin/bench/shaped_nxn.hpp"
 #include "fanin/bench/sockets_process.hpp"
 #include "fanin/simulation/fabric_carrier.hpp"
 #include "fanin/simulation/traffic.hpp"
@@ -23,23 +24,24 @@ constexpr Duration nxn_step = std::chrono::microseconds{100}; // of virtual time
 
 using Pool = std::unique_ptr<memory::PagePool>;
 
+constexpr memory::ArenaOptions reserve_only{.huge_pages = memory::HugePages::off,
+                                            .reserve_only = true};
+
 Result<Pool> make_pool(std::uint32_t page_size, std::uint32_t pages) {
-  return memory::PagePool::make(
-      {.page_size = page_size,
-       .pages = pages,
-       .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}});
+  return memory::PagePool::make({.page_size = page_size, .pages = pages, .arena = reserve_only});
 }
 
 // A process of the benchmark. Its pools outlive the world, whose messages hold their pages.
 struct Member {
   Pool send_pool;
   Pool receive_pool;
+  bench::ShapedPools shaped_pools;
   net::TransportSet transports;
   bench::ProcessStats stats;
-  std::unique_ptr<message::Context> context;
+  std::unique_ptr<message::Context> context; // null with shaping
   std::unique_ptr<bench::Role> role;
 
-  Result<> make(net::VirtualNode& host, std::uint32_t peers) {
+  Result<> make_context(net::VirtualNode& host, std::uint32_t peers) {
     constexpr std::uint32_t page = message::ContextOptions::send_page;
     send_pool = FANIN_TRY(make_pool(page, pages_least));
     receive_pool = FANIN_TRY(make_pool(2 * page, pages_least + 2 * peers));
@@ -54,33 +56,25 @@ struct Member {
   }
 };
 
+// Who sends and who receives, as `spec` says.
 class Nxn {
 public:
-  Nxn(const SimulationSettings& settings, net::VirtualWorld& world)
-      : settings_(settings), world_(world) {}
+  Nxn(const bench::Spec& spec, net::VirtualWorld& world)
+      : spec_(spec), world_(world), roles_(bench::nxn_roles(spec)) {}
 
   Result<> make() {
-    const std::uint32_t nodes = settings_.nodes;
-    bench::Spec spec;
-    spec.pattern = bench::Pattern::nxn;
-    spec.size = std::get<source::FixedSize>(settings_.traffic.size).bytes;
-    spec.senders = spec.receivers = nodes;
-    const bench::Roles roles = bench::nxn_roles(spec);
-    for (std::uint32_t i = 0; i < nodes; ++i) world_.add_node(fmt::format("sender{}", i));
+    for (std::size_t i = 0; i < spec_.senders; ++i) world_.add_node(fmt::format("sender{}", i));
     std::vector<net::Url> urls;
-    for (std::uint32_t i = 0; i < nodes; ++i) {
+    for (std::size_t i = 0; i < spec_.receivers; ++i) {
       const std::string name = fmt::format("receiver{}", i);
-      FANIN_TRY(receivers_.emplace_back().make(world_.add_node(name), nodes));
       net::Url url{.scheme = "sim", .host = name};
-      Member& receiver = receivers_.back();
-      receiver.role = FANIN_TRY(roles.listen(*receiver.context, i, url, receiver.stats));
+      Member& receiver = receivers_.emplace_back();
+      FANIN_TRY(listen(receiver, world_.add_node(name), i, url));
       urls.push_back(url);
     }
-    for (std::uint32_t i = 0; i < nodes; ++i) {
-      Member& sender = senders_.emplace_back();
-      FANIN_TRY(sender.make(*world_.find_node(fmt::format("sender{}", i)), nodes));
-      sender.role = FANIN_TRY(roles.connect(*sender.context, i, urls, sender.stats));
-    }
+    for (std::size_t i = 0; i < spec_.senders; ++i)
+      FANIN_TRY(
+          connect(senders_.emplace_back(), *world_.find_node(fmt::format("sender{}", i)), i, urls));
     return {};
   }
 
@@ -101,8 +95,34 @@ public:
   }
 
 private:
-  const SimulationSettings& settings_;
+  Result<> listen(Member& member, net::VirtualNode& host, std::size_t index, net::Url& url) {
+    if (spec_.shaping.on()) {
+      member.shaped_pools = FANIN_TRY(bench::ShapedPools::of_receiver(spec_, reserve_only, false));
+      member.role = FANIN_TRY(bench::shaped_receiver(
+          {host.loop(), host.transport(), member.shaped_pools}, spec_, url, member.stats));
+    } else {
+      FANIN_TRY(member.make_context(host, static_cast<std::uint32_t>(spec_.senders)));
+      member.role = FANIN_TRY(roles_.listen(*member.context, index, url, member.stats));
+    }
+    return {};
+  }
+
+  Result<> connect(Member& member, net::VirtualNode& host, std::size_t index,
+                   const std::vector<net::Url>& urls) {
+    if (spec_.shaping.on()) {
+      member.shaped_pools = FANIN_TRY(bench::ShapedPools::of_sender(spec_, reserve_only, false));
+      member.role = FANIN_TRY(bench::shaped_sender(
+          {host.loop(), host.transport(), member.shaped_pools}, spec_, index, urls, member.stats));
+    } else {
+      FANIN_TRY(member.make_context(host, static_cast<std::uint32_t>(spec_.receivers)));
+      member.role = FANIN_TRY(roles_.connect(*member.context, index, urls, member.stats));
+    }
+    return {};
+  }
+
+  const bench::Spec& spec_;
   net::VirtualWorld& world_;
+  const bench::Roles roles_;
   std::deque<Member> senders_;
   std::deque<Member> receivers_;
 };
@@ -118,28 +138,52 @@ std::uint64_t bytes_in(const fabric::Fabric& network, const SimulationSettings& 
 void run_until(net::VirtualWorld& world, Time until, Time end, const Watch& watch) {
   while (world.now() < until) {
     world.run_until(std::min(until, world.now() + nxn_step));
-    const double done = static_cast<double>(world.now().time_since_epoch().count()) /
-                        static_cast<double>(end.time_since_epoch().count());
-    if (watch) watch(done);
+    if (watch) watch({world.now().time_since_epoch(), end.time_since_epoch()});
   }
+}
+
+struct PreparedNxn {
+  SimulationSettings settings;
+  bench::Spec spec;
+};
+
+Result<PreparedNxn> prepare_nxn(const ConfigurationFile& file) {
+  const auto root = FANIN_TRY(parse(file));
+  PreparedNxn prepared;
+  prepared.settings = FANIN_TRY(read_settings(root));
+  FANIN_TRY(check_traffic(prepared.settings));
+  const auto* const size = std::get_if<source::FixedSize>(&prepared.settings.traffic.size);
+  if (size == nullptr)
+    return fail(ErrorKind::usage, "traffic.size_sigma: messages of --traffic nxn have one size");
+  FANIN_TRY(place_hosts(prepared.settings, senders_and_receivers(prepared.settings.nodes)));
+  bench::Spec& spec = prepared.spec;
+  spec.pattern = bench::Pattern::nxn;
+  spec.size = size->bytes;
+  spec.senders = spec.receivers = prepared.settings.nodes;
+  if (root.find("shaping") == nullptr) return prepared;
+  spec.shaping = FANIN_TRY(parse_run(file, root, prepared.settings.nodes)).system.shaping;
+  if (spec.shaping.on()) FANIN_TRY(bench::check_shaped(spec));
+  return prepared;
 }
 
 } // namespace
 
-Result<Outcome> run_nxn(SimulationSettings settings, const Watch& watch) {
-  FANIN_TRY(check_traffic(settings));
-  if (!std::holds_alternative<source::FixedSize>(settings.traffic.size))
-    return fail(ErrorKind::usage, "traffic.size_sigma: messages of --traffic nxn have one size");
+Result<> check_nxn(const ConfigurationFile& file) {
+  FANIN_TRY(prepare_nxn(file));
+  return {};
+}
+
+Result<Outcome> run_nxn(const ConfigurationFile& file, const Watch& watch) {
+  auto [settings, spec] = FANIN_TRY(prepare_nxn(file));
   const MonotonicClock clock;
   const Time began = clock.now();
-  FANIN_TRY(place_hosts(settings, senders_and_receivers(settings.nodes)));
   auto made = FANIN_TRY(fabric::Fabric::make(settings.fabric));
   std::vector<std::uint32_t> hosts(2 * std::size_t{settings.nodes});
   std::iota(hosts.begin(), hosts.end(), 0U);
   FabricCarrier carrier(std::move(made), std::move(hosts));
   auto world =
       std::make_unique<net::VirtualWorld>(settings.traffic.seed, world_options(settings, carrier));
-  Nxn nxn(settings, *world);
+  Nxn nxn(spec, *world);
   const Time begin = Time{} + settings.traffic.warm_up;
   const Time end = begin + settings.traffic.duration;
   Outcome outcome;

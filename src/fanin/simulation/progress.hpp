@@ -1,16 +1,28 @@
 // What watches over a simulation while it runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/fabric/time.hpp"
 
 namespace fanin::simulation {
 
-// Called now and then, with the share of the virtual time that is done (0 to 1).
-using Watch = std::function<void(double done)>;
+// Virtual time.
+struct Passed {
+  Duration now{};
+  Duration end{}; // 0: not known before it is there
+  [[nodiscard]] double share() const { // 0 to 1
+    if (end <= Duration{}) return 0;
+    return std::min(1.0, static_cast<double>(now.count()) / static_cast<double>(end.count()));
+  }
+};
+
+// Called now and then.
+using Watch = std::function<void(const Passed& passed)>;
 
 // Call it for each event of a simulation that lasts until `end`.
 class ProgressCheck {
@@ -25,7 +37,8 @@ public:
                   "the virtual time stands still: messages or packets take no time");
     if (now != last_) same_ = 0;
     last_ = now;
-    if (watch_) watch_(static_cast<double>(now) / static_cast<double>(end_));
+    if (watch_)
+      watch_({fabric::to_time(now).time_since_epoch(), fabric::to_time(end_).time_since_epoch()});
     return {};
   }
 

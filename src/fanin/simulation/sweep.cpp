@@ -56,27 +56,32 @@ struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::optional<Result<Outcome>>> outcomes; // under the mutex
-  std::vector<std::atomic<double>> done; // share of each point
+  std::vector<Passed> passed; // likewise, of each point
   std::atomic<std::size_t> next = 0;
 
-  explicit Shared(std::size_t points) : outcomes(points), done(points) {}
+  explicit Shared(std::size_t points) : outcomes(points), passed(points) {}
 };
 
 void simulate_points(const std::vector<Point>& points, const Simulate& simulate, Shared& shared) {
   for (std::size_t i = shared.next++; i < points.size(); i = shared.next++) {
-    const Watch watch = [&](double done) { shared.done[i] = done; };
+    const Watch watch = [&](const Passed& passed) {
+      const std::scoped_lock lock(shared.mutex);
+      shared.passed[i] = passed;
+    };
     auto outcome = simulate(points[i], watch);
     const std::scoped_lock lock(shared.mutex);
-    shared.done[i] = 1;
     shared.outcomes[i] = std::move(outcome);
     shared.changed.notify_one();
   }
 }
 
-double share_done(const Shared& shared) {
-  double sum = 0;
-  for (const auto& done : shared.done) sum += std::min(done.load(), 1.0);
-  return sum / static_cast<double>(shared.done.size());
+SweepProgress progress_of(Shared& shared, std::size_t results) {
+  const std::scoped_lock lock(shared.mutex);
+  const std::size_t points = shared.outcomes.size();
+  auto sum = static_cast<double>(results);
+  for (std::size_t i = results; i < points; ++i)
+    sum += shared.outcomes[i] ? 1 : shared.passed[i].share();
+  return {results, points, sum / static_cast<double>(points), shared.passed[results]};
 }
 
 } // namespace
@@ -115,11 +120,14 @@ std::vector<std::string> overrides_of(const Point& point) {
   return overrides;
 }
 
+std::size_t threads_for(std::size_t points) {
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, points);
+}
+
 std::vector<SweepResult> run_sweep(const std::vector<Point>& points, const Simulate& simulate,
                                    const SweepObserver& observer) {
   Shared shared(points.size());
-  const std::size_t count =
-      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, points.size());
+  const std::size_t count = threads_for(points.size());
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < count; ++i)
     threads.emplace_back([&] { simulate_points(points, simulate, shared); });
@@ -134,7 +142,7 @@ std::vector<SweepResult> run_sweep(const std::vector<Point>& points, const Simul
       next.swap(shared.outcomes[results.size()]);
     }
     if (!next) {
-      observer.on_progress(share_done(shared));
+      observer.on_progress(progress_of(shared, results.size()));
       continue;
     }
     results.push_back({.point = points[results.size()], .outcome = std::move(*next)});

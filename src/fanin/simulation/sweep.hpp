@@ -27,10 +27,20 @@ struct SweepResult {
 // Simulates one point; it runs on a thread of its own beside others.
 using Simulate = std::function<Result<Outcome>(const Point& point, const Watch& watch)>;
 
+struct SweepProgress {
+  std::size_t results = 0; // that were given
+  std::size_t points = 0; // in all
+  double share = 0; // of all points, 0 to 1
+  Passed first; // of the first point without a result
+};
+
 struct SweepObserver {
   std::function<void(const SweepResult&)> on_result; // in the order of the points
-  std::function<void(double done)> on_progress; // share of all points, now and then
+  std::function<void(const SweepProgress&)> on_progress; // now and then
 };
+
+// So many of them are simulated at the same time.
+[[nodiscard]] std::size_t threads_for(std::size_t points);
 
 // All points, on as many threads as there are cores, which have ended when it returns. A point that
 // fails ends no other one. The observer is called on the calling thread.
