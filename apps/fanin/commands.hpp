@@ -21,6 +21,7 @@ void add_run(CLI::App& app, const std::string& program, int& status);
 void add_check(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
+void add_runs(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_send(CLI::App& app, int& status);
 void add_receive(CLI::App& app, int& status);

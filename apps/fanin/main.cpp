@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   add_doctor(app, status);
   add_verify(app, status);
   add_inspect(app, status);
+  add_runs(app, status);
   add_send(app, status);
   add_receive(app, status);
   add_publish(app, status);

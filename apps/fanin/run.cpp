@@ -31,6 +31,7 @@
 #include "fanin/executive/this_host.hpp"
 #include "fanin/settings/tree.hpp"
 #include "plugin_end_report.hpp"
+#include "recorded_run.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -55,9 +56,11 @@ using Plans = std::vector<executive::NodePlan>;
 class Show {
 public:
   // `decides`: the event manager is here, and with it the result.
+  // `record`: of the run, in a registry; may be null, and outlives this.
   Show(const config::Configuration& configuration, const Plans& plans, const RunOptions& options,
-       bool decides, OutputFile& json)
+       bool decides, RecordedRun* record, OutputFile& json)
       : decides_(decides),
+        record_(record),
         view_(configuration, plans),
         screen_(options.one_of_several ? screen_of_parent(options.report_descriptor)
                                        : screen_on_terminal(options, json)) {
@@ -66,7 +69,10 @@ public:
   }
 
   [[nodiscard]] executive::RunView& view() { return view_; }
-  void log(LogLevel level, std::string_view text) { screen_->log(level, text); }
+  void log(LogLevel level, std::string_view text) {
+    screen_->log(level, text);
+    if (record_ != nullptr) record_->log(level, text);
+  }
 
   // Of a report that the view has seen.
   void on_report(const json::Value& report) {
@@ -76,7 +82,7 @@ public:
       const LogLevel level = executive::log_level(report.at("level").text());
       const std::string line = fmt::format("{:<8} {}", node, report.at("text").text());
       if (level == LogLevel::error) remember(line);
-      screen_->log(level, line);
+      log(level, line);
     } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
       std::string rails = report.at("url").text(); // a line each
       for (std::size_t at = 0; (at = rails.find('\n', at)) != std::string::npos;)
@@ -85,6 +91,7 @@ public:
     } else if (kind == "end" && !report.at("ok").boolean()) {
       on_failed_end(node, report.at("error").text(), report.at("too_late").boolean());
     }
+    if (kind == "progress" && record_ != nullptr) record_->on_progress(report);
     if (kind == "progress" || kind == "frozen") screen_->progress(report, view_);
   }
 
@@ -95,6 +102,7 @@ public:
     const std::string text = decides_ ? "\n" + executive::summary_text(result)
                              : good   ? ""
                                       : "\n" + executive::nodes_text(result);
+    if (record_ != nullptr) record_->end(result);
     FANIN_TRY(screen_->finish(result, text));
     return good ? status_done : status_failed;
   }
@@ -104,7 +112,7 @@ private:
   void on_failed_end(const std::string& node, const std::string& error, bool too_late) {
     const std::string line = fmt::format("{:<8} {}", node, error);
     const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
-    screen_->log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
+    log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
     remember(line);
   }
   void remember(std::string line) {
@@ -115,6 +123,7 @@ private:
   static constexpr std::size_t errors_max = 16;
 
   bool decides_;
+  RecordedRun* record_;
   std::deque<std::string> errors_; // the last that were shown
   executive::RunView view_;
   std::unique_ptr<RunScreen> screen_;
@@ -178,8 +187,8 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 // Nodes that a user has started in this process, all of them or one.
 Result<int> run_alone(const config::Configuration& configuration, const Plans& plans,
                       const std::vector<std::size_t>& nodes, const RunOptions& options,
-                      OutputFile& json) {
-  Show show(configuration, plans, options, has_event_manager(nodes), json);
+                      RecordedRun* record, OutputFile& json) {
+  Show show(configuration, plans, options, has_event_manager(nodes), record, json);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
     show.on_report(message);
@@ -194,19 +203,21 @@ Result<int> run_alone(const config::Configuration& configuration, const Plans& p
 // lasts.
 Result<int> launch(const config::Configuration& configuration, const Plans& plans, std::string file,
                    const std::vector<std::size_t>& processes, const executive::HostList* hosts,
-                   const RunOptions& options, OutputFile& json) {
+                   const RunOptions& options, RecordedRun* record, OutputFile& json) {
   Show show(configuration, plans, options, has_event_manager(nodes_of(configuration, processes)),
-            json);
+            record, json);
   executive::LauncherOptions launcher;
   launcher.command = {options.program, "run", options.configurations.front()};
   for (const auto& assignment : all_overrides(options)) {
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
   }
-  if (options.run_id) {
-    launcher.command.emplace_back("--run-id");
-    launcher.command.push_back(fmt::format("{}", *options.run_id));
+  if (configuration.run.id) {
+    launcher.command.insert(launcher.command.end(),
+                            {"--run-id", fmt::format("{}", *configuration.run.id), "--set",
+                             fmt::format("run.number={}", *configuration.run.number)});
   }
+  if (configuration.run.id_is_shared) launcher.command.emplace_back("--shared-run-id");
   launcher.by_hand = launcher.command;
   if (hosts != nullptr) {
     launcher.command.insert(launcher.command.end(), {"--assigned", hosts->addresses()});
@@ -252,6 +263,7 @@ Result<int> run(const RunOptions& options) {
   auto text = FANIN_TRY(settings::read_text(started ? "/proc/self/fd/0" : file));
   auto configuration = FANIN_TRY(config::parse(text, file, all_overrides(options)));
   configuration.run.id = options.run_id;
+  configuration.run.id_is_shared = options.one_of_several || options.shared_run_id;
   const auto hosts = FANIN_TRY(read_hosts(options));
   FANIN_TRY(assign(configuration, hosts, options));
   const auto processes =
@@ -269,9 +281,18 @@ Result<int> run(const RunOptions& options) {
   const auto plans =
       FANIN_TRY(executive::check_here(configuration, hosts ? std::vector<std::size_t>{} : nodes));
   auto json = FANIN_TRY(OutputFile::open("--json", options.json));
-  if (alone) return run_alone(configuration, plans, nodes, options, json);
-  return launch(configuration, plans, std::move(text), processes, hosts ? &*hosts : nullptr,
-                options, json);
+  std::unique_ptr<RecordedRun> record;
+  if (!options.one_of_several && has_event_manager(nodes) && !configuration.run.registry.empty()) {
+    record =
+        FANIN_TRY(RecordedRun::begin({&configuration, 1}, {{file, text}}, all_overrides(options)));
+    configuration.run.number = record->number();
+    configuration.run.id = record->id();
+  }
+  const auto status = alone ? run_alone(configuration, plans, nodes, options, record.get(), json)
+                            : launch(configuration, plans, std::move(text), processes,
+                                     hosts ? &*hosts : nullptr, options, record.get(), json);
+  if (!status && record) record->end_without_result(status.error().text);
+  return status;
 }
 
 // For CLI11: empty, or what is wrong.
@@ -331,6 +352,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_flag("--one-of-several", options->one_of_several)
       ->group(""); // likewise, of several configurations
   command->add_option("--run-id", options->run_id)->group(""); // likewise
+  command->add_flag("--shared-run-id", options->shared_run_id)->group(""); // likewise
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] {

@@ -30,7 +30,8 @@ struct RunOptions {
   bool testbed = false;
   std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
   bool one_of_several = false; // configurations, whose launcher is the parent
-  std::optional<std::uint64_t> run_id; // of several configurations; run.number is reserved then
+  std::optional<std::uint64_t> run_id; // run.number is reserved then
+  bool shared_run_id = false; // by several configurations
   int report_descriptor = -1;
   std::uint64_t session = 0;
 

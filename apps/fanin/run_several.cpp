@@ -17,6 +17,7 @@
 #include "fanin/executive/this_host.hpp"
 #include "fanin/storage/run_numbers.hpp"
 #include "plugin_end_report.hpp"
+#include "recorded_run.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -60,20 +61,28 @@ Result<> check(const config::Configuration& configuration) {
   return {};
 }
 
-Result<RunNumber> reserve_run_number(const Several& several, const config::Stages& stages,
-                                     const LogFunction& log) {
+// The number of the run, and its random id.
+struct Given {
+  RunNumber number = 0;
+  std::uint64_t id = 0;
+};
+
+Result<Given> give_number(const Several& several, const config::Stages& stages,
+                          const RecordedRun* record, const LogFunction& log) {
+  if (record != nullptr) return Given{record->number(), record->id()};
   std::vector<std::string> folders;
   for (const std::size_t slice : stages.slices) {
     const std::string& folder = several.configurations[slice].run.output;
     if (!folder.empty()) folders.push_back(folder);
   }
-  return storage::RunNumbers(std::move(folders), log).reserve(stages.run);
+  return Given{FANIN_TRY(storage::RunNumbers(std::move(folders), log).reserve(stages.run)),
+               executive::new_run_id()};
 }
 
 std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                                               const executive::StagesView& view,
                                                               const RunOptions& options,
-                                                              RunNumber run, std::uint64_t id) {
+                                                              const Given& given) {
   std::vector<executive::StagedConfiguration> staged;
   for (std::size_t i = 0; i < several.configurations.size(); ++i) {
     const bool group = several.configurations[i].forwards();
@@ -81,10 +90,10 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                        .group = group,
                                        .command = {options.program, "run",
                                                    options.configurations[i], "--one-of-several",
-                                                   "--run-id", fmt::format("{}", id)},
+                                                   "--run-id", fmt::format("{}", given.id)},
                                        .input = std::move(several.texts[i])};
     auto overrides = overrides_of(options, group);
-    overrides.push_back(fmt::format("run.number={}", run));
+    overrides.push_back(fmt::format("run.number={}", given.number));
     for (std::string& assignment : overrides) {
       one.command.emplace_back("--set");
       one.command.push_back(std::move(assignment));
@@ -95,18 +104,23 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
 }
 
 Result<int> launch(Several several, const config::Stages& stages, const RunOptions& options,
-                   OutputFile& json) {
+                   RecordedRun* record, OutputFile& json) {
   executive::StagesView view(several.configurations);
   Terminal terminal(options.shown());
-  const auto log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); };
-  const RunNumber run = FANIN_TRY(reserve_run_number(several, stages, log));
+  const auto log = [&](LogLevel level, std::string_view text) {
+    terminal.log(level, text);
+    if (record != nullptr) record->log(level, text);
+  };
+  const auto given = FANIN_TRY(give_number(several, stages, record, log));
   const auto on_report = [&](std::size_t index, const json::Value& report) {
     view.on_report(index, report);
     const std::string kind = report.at("report").text();
     if (kind == "log") {
-      terminal.log(executive::log_level(report.at("level").text()),
-                   fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
-    } else if (kind == "progress" && !options.quiet && view.begins_round()) {
+      log(executive::log_level(report.at("level").text()),
+          fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
+    }
+    if (kind == "progress" && record != nullptr) record->on_progress(report);
+    if (kind == "progress" && !options.quiet && view.begins_round()) {
       terminal.progress(view.progress_line());
     }
   };
@@ -114,13 +128,14 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
   for (const auto& one : several.configurations) processes += one.processes.size();
   executive::share_cores(processes);
   FANIN_TRY(executive::run_stages(
-      {.configurations = configurations_of(several, view, options, run, executive::new_run_id()),
+      {.configurations = configurations_of(several, view, options, given),
        .on_report = on_report,
        .on_failure = [&](std::size_t index,
                          const std::string& why) { view.on_failure(index, why); },
        .log = log}));
   terminal.end_progress();
   const json::Value result = view.result();
+  if (record != nullptr) record->end(result);
   terminal.show("\n" + executive::stages_text(result));
   FANIN_TRY(json.write_json(result));
   return executive::succeeded(result) ? status_done : status_failed;
@@ -139,7 +154,19 @@ Result<int> run_several(const RunOptions& options) {
   const auto stages = FANIN_TRY(config::fit_stages(several.configurations));
   for (const auto& one : several.configurations) FANIN_TRY(check(one));
   auto json = FANIN_TRY(OutputFile::open("--json", options.json));
-  return launch(std::move(several), stages, options, json);
+  const bool recorded = std::ranges::any_of(
+      several.configurations, [](const auto& one) { return !one.run.registry.empty(); });
+  std::unique_ptr<RecordedRun> record;
+  if (recorded) {
+    std::vector<operation::NamedText> files;
+    for (std::size_t i = 0; i < several.texts.size(); ++i)
+      files.push_back({options.configurations[i], several.texts[i]});
+    record = FANIN_TRY(
+        RecordedRun::begin(several.configurations, std::move(files), overrides_of(options, true)));
+  }
+  const auto status = launch(std::move(several), stages, options, record.get(), json);
+  if (!status && record) record->end_without_result(status.error().text);
+  return status;
 }
 
 } // namespace fanin::command

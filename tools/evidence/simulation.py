@@ -43,7 +43,7 @@ class Row:
 
 def rows():
     yield Row("crossbar", "crossbar", "uniform", ("fabric.nodes=1..8,128",))
-    yield Row("crossbar-others", "crossbar", "uniform", settings=("fabric.nodes=8", "traffic.size_sigma=2kB"))
+    yield Row("crossbar-others", "crossbar", "uniform", settings=("fabric.nodes=8", "traffic.size_sigma=1000B"))
     yield Row("crossbar-others", "crossbar", "uniform", settings=("fabric.nodes=8", "traffic.destinations=round-robin"))
     yield from BARREL.values()
     yield Row("pair", "myrinet-pair", "stream", ("fabric.ports=1,2", "traffic.size=64B,1KiB,16KiB,1MiB"))

@@ -112,6 +112,10 @@ void read_run(TableReader reader, Configuration& configuration) {
   run.restart = reader.boolean("restart", run.restart);
   configuration.system.drain = reader.duration("drain", configuration.system.drain);
   run.seed = reader.integer("seed", run.seed);
+  run.registry = expand_home(reader.text("registry", run.registry));
+  if (reader.has("registry") && run.registry.empty())
+    reader.reject("registry", "is empty; name a file, or leave it out");
+  run.kind = reader.choice("kind", {"physics", "test"}) == 0 ? "physics" : "test";
   run.comment = reader.text("comment", "");
   if (run.comment.size() > storage::text_attribute_max) {
     reader.reject("comment", fmt::format("has {} bytes: at most {}", run.comment.size(),

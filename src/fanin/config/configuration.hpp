@@ -30,13 +30,15 @@ namespace fanin::config {
 
 struct Run {
   std::optional<RunNumber> number; ///< none: the next free one in `output`
-  /// Random, and shared by several configurations: by the process that starts this one, which has
-  /// also reserved the number. No key.
+  /// Random: given by the process that starts this one, which has also reserved the number. No key.
   std::optional<std::uint64_t> id;
+  bool id_is_shared = false; ///< by several configurations; no key
   Duration duration{}; ///< 0: until stopped
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   bool restart = false; ///< a readout or builder unit that died is started again
   std::uint64_t seed = 1; ///< of emulated sources
+  std::string registry; ///< a file, which its number comes from; empty: none
+  std::string kind = "physics"; ///< or "test"
   std::string comment; ///< kept in run files, as what follows
   std::vector<storage::Metadata> metadata;
 };

@@ -38,7 +38,7 @@ Result<> EventManagerNode::start() {
   builder::EventManagerOptions options;
   options.urls = configured().urls;
   options.run_id = context_.run_id;
-  options.run_id_is_shared = context_.configuration->run.id.has_value();
+  options.run_id_is_shared = context_.configuration->run.id_is_shared;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
@@ -76,7 +77,7 @@ public:
 [[nodiscard]] storage::EventSources event_sources(const builder::System& system);
 
 // What this host's clock says.
-[[nodiscard]] std::int64_t unix_ns();
+[[nodiscard]] FANIN_INTERNAL_API std::int64_t unix_ns();
 
 // Of a plug-in's sink, for its factory.
 [[nodiscard]] source::SourceSettings sink_settings(const config::Configuration& configuration);

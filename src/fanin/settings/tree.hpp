@@ -65,7 +65,7 @@ struct Entry {
 [[nodiscard]] std::string_view name(Value::Kind kind);
 
 /// The same values as a configuration file, without its comments.
-[[nodiscard]] std::string to_toml(const Value& root);
+[[nodiscard]] FANIN_INTERNAL_API std::string to_toml(const Value& root);
 
 /// Errors: usage, as "file:line: reason". `file` is only for messages.
 [[nodiscard]] FANIN_INTERNAL_API Result<Value> parse_toml(std::string_view text,

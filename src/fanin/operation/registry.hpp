@@ -1,0 +1,107 @@
+// The registry of runs: for each run its number, what it ran with, who ran it and when, why it
+// ended, its ledger and its log. One SQLite file (docs/operations.md has its tables), which several
+// processes may use at the same time: who writes holds it for moments only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/operation/database.hpp"
+
+namespace fanin::operation {
+
+// A configuration as it was read.
+struct NamedText {
+  std::string name; // of the file
+  std::string text;
+};
+
+struct NewRun {
+  std::uint64_t id = 0; // random, as its files have it
+  std::string kind; // "physics" or "test"
+  std::string comment;
+  std::string who; // the user
+  std::string host;
+  std::vector<NamedText> configurations;
+  std::vector<std::string> overrides; // KEY=VALUE
+};
+
+enum class Quality : std::uint8_t { unknown, good, bad };
+[[nodiscard]] std::string_view name(Quality quality);
+[[nodiscard]] std::optional<Quality> quality_named(std::string_view name);
+
+struct LogLine {
+  std::int64_t unix_ns = 0;
+  std::string level;
+  std::string text; // with its node
+};
+
+struct RunEntry {
+  RunNumber number = 0;
+  std::uint64_t id = 0;
+  std::string kind;
+  std::string comment;
+  Quality quality = Quality::unknown;
+  std::string who;
+  std::string host;
+  std::vector<std::string> overrides;
+  std::int64_t reserved_ns = 0; // UTC, as all times
+  std::int64_t begun_ns = 0; // 0: not
+  std::int64_t ended_ns = 0; // 0: not, as far as is known
+  std::string reason; // why it ended
+  json::Value result; // the keys of `fanin run --json`; null: none
+};
+
+// Which runs; all that is not given matches.
+struct RunFilter {
+  std::string kind;
+  std::optional<Quality> quality;
+  std::int64_t since_ns = 0; // reserved then or later
+  std::uint64_t last = 0; // the last so many; 0: all
+};
+
+// Errors of all: those of Database; malformed: the file is of a later version, or none of runs.
+// Thread: one at a time.
+class Registry {
+public:
+  [[nodiscard]] static Result<Registry> open(const std::string& path, Database::Access access);
+  // The user's own: in $XDG_STATE_HOME or ~/.local/state.
+  [[nodiscard]] static std::string usual_path();
+
+  // Gives a run a number above all that the registry has, which is on disk then. `take` takes it,
+  // or a higher one, wherever else numbers are given: what it refuses is not recorded.
+  [[nodiscard]] Result<RunNumber>
+  reserve(const NewRun& run, const std::function<Result<RunNumber>(RunNumber least)>& take);
+  [[nodiscard]] Result<> begun(RunNumber run, std::int64_t unix_ns);
+  [[nodiscard]] Result<> ended(RunNumber run, std::int64_t unix_ns, const std::string& reason,
+                               const json::Value& result, std::span<const LogLine> log);
+  // By whom it is changed, and what it was, stays known. Errors: not_found.
+  [[nodiscard]] Result<> set_comment(RunNumber run, const std::string& text,
+                                     const std::string& who);
+  [[nodiscard]] Result<> set_quality(RunNumber run, Quality quality, const std::string& who);
+
+  // Ascending by number.
+  [[nodiscard]] Result<std::vector<RunEntry>> list(const RunFilter& filter);
+  // Errors: not_found.
+  [[nodiscard]] Result<RunEntry> find(RunNumber run);
+  [[nodiscard]] Result<std::vector<NamedText>> configurations(RunNumber run);
+  [[nodiscard]] Result<std::vector<LogLine>> log(RunNumber run);
+
+private:
+  explicit Registry(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  [[nodiscard]] Result<> check_tables(Database::Access access);
+  [[nodiscard]] Result<> add_configurations(RunNumber run, const NewRun& what);
+  [[nodiscard]] Result<> change(RunNumber run, std::string_view column, std::string_view value,
+                                const std::string& who);
+
+  std::unique_ptr<Database> database_;
+};
+
+} // namespace fanin::operation
