@@ -295,9 +295,9 @@ def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
 
 
 @contextmanager
-def run_of_one_source(folder, port):
+def run_of_one_source(folder, port, *more):
     with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=1",
-             "--set", 'process.0.nodes=["ru0"]') as run:
+             "--set", 'process.0.nodes=["ru0"]', *more) as run:
         run.wait_for("waits for fragments")
         yield run
 
@@ -355,6 +355,32 @@ def test_an_example_sender_whose_front_end_counts_again_is_in_doubt():
             source = result["sources"]["0x300"]
             assert source["in_doubt"] == 50, source
             assert "began to count again" in result["error"], result["error"]
+
+
+def test_what_a_restarted_sender_sends_is_in_doubt_whatever_its_data_and_what_it_says_to_skip():
+    # step between numbers, fragments before, kind of sender, its payload, and what is compared
+    for step, before, kind, payload, integrity in ((1, 100, Sender, b"", "crc32c"), (3, 100, Sender, b"data", "crc32c"),
+                                                   (1, 100, PlainSender, b"data", "none"), (50, 6, PlainSender, b"data", "crc32c")):
+        with Folder() as folder, Port() as port:
+            with run_of_one_source(folder, port, "--set", f'event.integrity="{integrity}"') as run:
+                url = f"tcp://127.0.0.1:{port.number}"
+                sender = kind(url, 0x300)
+                for number in range(0, step * before, step):
+                    sender.send(number, payload)
+                sender.skip_to(step * before)
+                sender.pause()
+                run.wait_for(rf" {before} events ")
+                sender.socket.close()
+                sender = kind(url, 0x300)
+                for number in range(0, step * (before + 50), step):
+                    sender.send(number, payload)
+                    if number % (10 * step) == 0:  # the end of a spill
+                        sender.skip_to(number + step)
+                        sender.pause()
+                sender.end()
+                result = run.finish(status=1)
+            assert (result["fragments"]["built"], result["sources"]["0x300"]["in_doubt"]) == (before + 50, 50), result["sources"]
+            assert "source 0x300 began to count again in mid-run: 50 fragments in doubt" in result["error"], result["error"]
 
 
 def test_a_counter_that_wraps_at_the_end_of_a_run_fails_it_with_the_width_to_be_given():

@@ -19,8 +19,8 @@ constexpr Duration log_period = std::chrono::seconds{1};
 // did not.
 int bits_of_wrap(const source::FragmentQueue& queue) {
   const source::EventNumbers& numbers = queue.numbers();
-  const std::uint64_t from = numbers.counter_of(numbers.last_accepted());
-  const std::uint64_t to = numbers.counter_of(numbers.first_back());
+  const std::uint64_t from = numbers.counter_of(numbers.fell_from());
+  const std::uint64_t to = numbers.counter_of(numbers.fell_to());
   for (const int bits : {8, 12, 16, 20, 24, 28, 32, 48}) {
     const std::uint64_t range = std::uint64_t{1} << bits;
     const std::uint64_t near = range / 64;
@@ -123,7 +123,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
-  wrapped_bits_ = queue.numbers().went_back() == 0 ? 0 : bits_of_wrap(queue);
+  wrapped_bits_ = queue.numbers().is_back() ? bits_of_wrap(queue) : 0;
   for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
@@ -176,13 +176,12 @@ void WatchedSource::log_doubt(const source::FragmentQueue& queue) {
                                      described(queue)));
     return;
   }
-  log_(LogLevel::error,
-       fmt::format("source {}: after number {} it sends {}, with other data: its counter began "
-                   "again. It is in doubt to which events its later fragments belong, and they are "
-                   "marked so: {}",
-                   described(queue), queue.numbers().last_accepted(),
-                   queue.numbers().last_dropped(wire::DropReason::number_back),
-                   remedy_for_fall(queue)));
+  log_(
+      LogLevel::error,
+      fmt::format("source {}: after number {} it sends {}: its counter began again. It is in doubt "
+                  "to which events its later fragments belong, and they are marked so: {}",
+                  described(queue), queue.numbers().fell_from(), queue.numbers().fell_to(),
+                  remedy_for_fall(queue)));
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.

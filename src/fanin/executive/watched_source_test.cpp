@@ -200,7 +200,7 @@ TEST(WatchedSource, names_the_width_of_a_counter_that_wraps_and_was_not_given) {
     Time now{};
     for (EventNumber event = range - 6; event < range + 30; ++event) {
       inner.event = event % range;
-      (void)watched.read(queue, now += std::chrono::milliseconds{300});
+      (void)watched.read(queue, now += std::chrono::milliseconds{1100});
     }
     const std::string remedy = fmt::format("`counter_bits = {}` at this source", bits);
     // That it is stuck, and in doubt.

@@ -39,20 +39,23 @@ void EventNumbers::start() {
   dropped_before_ = early_ = {};
   given_up_before_ = before_joining_ = {};
   dropped_there_ = 0;
-  went_back_ = 0;
-  repeats_ = false;
   left_out_ = {};
   recent_.forget();
-  set_doubt(false);
+  repeated_.reset();
+  restart_.start();
+  mark_in_doubt();
   forget_held();
 }
 
 void EventNumbers::join(EventNumber first) {
-  const bool doubt = in_doubt(); // in this run
+  const RestartJudge restart = restart_; // in this run
   start();
   judge_.join();
   begin_at(first);
-  set_doubt(doubt);
+  restart_ = restart;
+  restart_.join();
+  mark_in_doubt();
+  find_fast_end();
 }
 
 void EventNumbers::forget() {
@@ -95,7 +98,7 @@ void EventNumbers::begin_at(EventNumber first) {
   }
   if (early_.end == first) dropped_before_ = early_;
   table_.begin_at(first);
-  known_next_ = first;
+  known_next_ = first_ = first;
   find_fast_end();
 }
 
@@ -103,13 +106,14 @@ void EventNumbers::begin_at(EventNumber first) {
 // no slot yet are not for the fast path.
 void EventNumbers::find_fast_end() {
   const bool slow =
-      held_ || !numbering_.plain() || judge_.waits_for_first() || went_back_ != 0 || in_doubt();
+      held_ || !numbering_.plain() || judge_.waits_for_first() || is_back() || in_doubt();
   fast_.end = slow ? 0 : std::min(limit_, table_.room_end());
 }
 
 // What took the fast path.
 void EventNumbers::note_written() {
   if (table_.next() == known_next_) return;
+  restart_.goes_on(known_next_, accepted_end_);
   written_ = written();
   last_decided_ = last_decided();
   accepted_end_ = known_next_ = table_.next();
@@ -176,24 +180,25 @@ EventNumbers::Decision EventNumbers::drop_passed(EventNumber event, std::uint32_
     goes_on_at(event);
     return drop(event, wire::DropReason::late);
   }
-  if (event + 1 == accepted_end_ && went_back_ == 0) {
+  if (event + 1 == accepted_end_ && !restart_.is_back() && !restart_.may_be_other()) {
     return drop(event, wire::DropReason::number_repeat);
   }
-  const wire::FragmentEntry before = accepted_at(event);
-  if (!before.absent() && before.size() == size) return {Action::compare, event};
-  return drop_back(event);
+  const auto before = accepted_at(event);
+  const bool may_repeat = before && !before->absent() && before->size() == size;
+  return may_repeat ? Decision{Action::compare, event} : drop_back(event);
 }
 
-// Absent, if it is not known.
-wire::FragmentEntry EventNumbers::accepted_at(EventNumber event) const {
+// Nothing, if it is not known any more.
+std::optional<wire::FragmentEntry> EventNumbers::accepted_at(EventNumber event) const {
   return event >= table_.base() ? table_.entry(event) : recent_.entry(event);
 }
 
 void EventNumbers::compare(EventNumber event, wire::FragmentEntry entry) {
-  if (is_other(accepted_at(event), entry)) {
+  const auto before = accepted_at(event);
+  if (!before || is_other(*before, entry)) {
     drop_back(event);
   } else {
-    repeats_ = true;
+    goes_back_to(event, says_repeat(event, *before));
     drop(event, wire::DropReason::number_repeat);
   }
 }
@@ -205,32 +210,56 @@ bool EventNumbers::is_other(wire::FragmentEntry before, wire::FragmentEntry entr
 bool EventNumbers::contradicts(std::uint64_t counter, wire::FragmentEntry entry) const {
   const EventNumber event = number_of(counter);
   if (!table_.begun() || event >= table_.next()) return false;
-  const wire::FragmentEntry before = accepted_at(event);
-  return !before.absent() && is_other(before, entry);
+  const auto before = accepted_at(event);
+  return before && !before->absent() && is_other(*before, entry);
 }
 
-// A wrong number may be below; few of them follow each other. More: the source counts again, and
-// numbers that were not accepted yet say nothing about the event that its fragments belong to. But
-// where it left numbers out last they may be right, if what followed was wrong. And among repeats
-// those that are not known are repeats, too.
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
-  if (went_back_ == 0) first_back_ = event;
-  const bool repeats = repeats_ && accepted_at(event).absent();
-  if (!repeats && !left_out_.contains(event) && ++went_back_ == enough_in_a_row) set_doubt(true);
-  find_fast_end();
+  goes_back_to(event, says_other(event));
   return drop(event, wire::DropReason::number_back);
 }
 
-// Its number is above all that were accepted. After fewer that were below it counts again, too, if
-// it goes on from the last of them.
-void EventNumbers::goes_on_at(EventNumber event) {
-  if (went_back_ != 0 && event == last_dropped(wire::DropReason::number_back) + 1) set_doubt(true);
-  went_back_ = 0;
-  repeats_ = false;
+// Its number had no fragment, or another one. It may have had one that was not taken; and among
+// repeats it may be one of a fragment that was lost. Where the source left numbers out last they
+// may be right, if what followed was wrong.
+RestartJudge::Says EventNumbers::says_other(EventNumber event) const {
+  const auto before = accepted_at(event);
+  if (!before) return RestartJudge::Says::alike;
+  if (!before->absent()) return RestartJudge::Says::other;
+  const bool not_taken = *before != skipped_entry;
+  const bool left_out = left_out_.contains(event) && !restart_.may_be_other();
+  const bool nothing = not_taken || left_out || restart_.repeats();
+  return nothing ? RestartJudge::Says::nothing : RestartJudge::Says::other;
 }
 
-void EventNumbers::set_doubt(bool doubt) {
-  fast_.flags = doubt ? wire::fragment_in_doubt : 0U;
+// It equals the fragment of its number. Many others may do so, too: empty ones, and where all data
+// are alike or have no checksum.
+RestartJudge::Says EventNumbers::says_repeat(EventNumber event, wire::FragmentEntry before) {
+  const auto last = std::exchange(repeated_, before);
+  const auto end = accepted_at(accepted_end_ - 1);
+  const bool alike = !options_.checksum || before.size() == 0 ||
+                     (last && !is_other(*last, before)) ||
+                     (event + 1 != accepted_end_ && end && !is_other(*end, before));
+  return alike ? RestartJudge::Says::alike : RestartJudge::Says::repeat;
+}
+
+void EventNumbers::goes_back_to(EventNumber event, RestartJudge::Says says) {
+  restart_.goes_back(event, says, {first_, accepted_end_});
+  mark_in_doubt();
+  find_fast_end();
+}
+
+// Its number is above all that were accepted.
+void EventNumbers::goes_on_at(EventNumber event) {
+  restart_.goes_on(event, accepted_end_);
+  mark_in_doubt();
+}
+
+void EventNumbers::mark_in_doubt() { fast_.flags = in_doubt() ? wire::fragment_in_doubt : 0U; }
+
+void EventNumbers::begin_sender(RestartJudge::Sender sender) {
+  note_written();
+  restart_.begin_sender(sender);
   find_fast_end();
 }
 
@@ -238,10 +267,14 @@ void EventNumbers::remember_until(EventNumber event) {
   for (EventNumber at = table_.base(); at < event;) {
     const FragmentTable::Section section = table_.section(at);
     const EventNumber end = std::min(event, section.end);
+    if (section.gap != nullptr && section.gap->why != wire::AbsentReason::none) {
+      recent_.add(end - 1, wire::FragmentEntry::make_absent(section.gap->why));
+    }
     while (section.gap == nullptr && at < end) {
-      const auto slots = table_.slots(at, end, section);
-      recent_.add(at, slots);
-      at += slots.size();
+      for (const FragmentTable::Slot& slot : table_.slots(at, end, section)) {
+        if (slot.entry != skipped_entry) recent_.add(at, slot.entry);
+        ++at;
+      }
     }
     at = end;
   }
@@ -288,6 +321,7 @@ void EventNumbers::take(EventNumber event) {
 void EventNumbers::drop_fragment(const Decision& decision, wire::DropReason reason) {
   const EventNumber event = decision.event;
   if (decision.action == Action::take) {
+    goes_on_at(event);
     fill_skipped(event);
     fill_absent(event + 1, wire::AbsentReason::dropped);
     accepted_end_ = reported_end_ = table_.next();
@@ -313,11 +347,15 @@ bool EventNumbers::skip_to(std::uint64_t counter) {
     return true;
   }
   if (judge_.waits_for_first()) return true;
+  restart_.says_position(last + 1);
   if (fallen(last)) {
-    if (last >= accepted_end_) late_end_ = std::max(late_end_, last + 1);
+    if (last >= accepted_end_) {
+      late_end_ = std::max(late_end_, last + 1);
+    } else if (last + 1 < accepted_end_ && is_passed(last)) {
+      goes_back_to(last, RestartJudge::Says::alike);
+    }
     return true;
   }
-  if (in_doubt() && last + 1 >= accepted_end_) set_doubt(false);
   if (held() == last) return confirm_at_pause();
   if (held_ && !judge_held(last)) return false;
   if (judge_.follows(last, next())) return skip_now(last + 1);
@@ -496,8 +534,10 @@ bool EventNumbers::take_held() {
   if (!table_.begun()) begin_at(held.event + (held.slot.entry == skipped_entry ? 1 : 0));
   if (held.event >= table_.next() && !has_room(held.event)) return false;
   judge_.taken(held.event);
-  goes_on_at(held.event);
-  if (held.slot.entry != skipped_entry) last_decided_ = held.counter;
+  if (held.slot.entry != skipped_entry) {
+    goes_on_at(held.event);
+    last_decided_ = held.counter;
+  }
   fill_skipped(held.event);
   if (held.slot.entry.absent()) {
     fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.slot.entry.crc32c));
@@ -554,8 +594,7 @@ void EventNumbers::drop_held(std::optional<EventNumber> following) {
 // It was held because it fell, and the counter might have been reset.
 bool EventNumbers::repeats(const Held& held) const {
   if (!fallen(held.event)) return false;
-  const wire::FragmentEntry before = accepted_at(held.event);
-  return held.event + 1 == accepted_end() || (!before.absent() && before == held.slot.entry);
+  return held.event + 1 == accepted_end() || accepted_at(held.event) == held.slot.entry;
 }
 
 bool EventNumbers::has(EventNumber event) const {
@@ -577,6 +616,9 @@ void EventNumbers::begin_again() {
   }
   begun_ = written_;
   pages_.begin_at(held_->slot.position);
+  recent_.forget();
+  restart_.start();
+  mark_in_doubt();
   judge_.restart();
   judge_.take_early(true);
   begin_at(from);

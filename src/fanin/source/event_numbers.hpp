@@ -1,6 +1,7 @@
 // The event numbers of one source: the one place where it is decided what becomes of a number. Its
-// parts say what a value of the source's counter means (Numbering) and which numbers are right
-// (NumberJudge). docs/modules/source.md says which rule is where.
+// parts say what a value of the source's counter means (Numbering), which numbers are right
+// (NumberJudge), and whether the source counts again (RestartJudge). docs/modules/source.md says
+// which rule is where.
 //
 // FragmentQueue takes the next number without asking, up to FastPath::end, and asks here about each
 // other one. A decision changes the table, and gives back the pages of what was written and is
@@ -18,6 +19,7 @@
 #include "fanin/source/number_judge.hpp"
 #include "fanin/source/numbering.hpp"
 #include "fanin/source/recent_fragments.hpp"
+#include "fanin/source/restart_judge.hpp"
 #include "fanin/wire/reasons.hpp"
 
 namespace fanin::source {
@@ -94,6 +96,8 @@ public:
   [[nodiscard]] bool is_passed(EventNumber event) const {
     return fallen(event) && reset_ == CounterReset::no;
   }
+  // What follows comes from this sender.
+  void begin_sender(RestartJudge::Sender sender);
   // Counts a fragment that is dropped.
   Decision drop(EventNumber event, wire::DropReason reason);
   // The number counts, but the fragment cannot be taken.
@@ -173,9 +177,8 @@ public:
 
   // --- reports -----------------------------------------------------------------------------------
 
-  // The source began to count again in a run that has its events. Its fragments are marked, until
-  // it says by a skip where it stands.
-  [[nodiscard]] bool in_doubt() const { return fast_.flags != 0; }
+  // The source began to count again in a run that has its events. Its fragments are marked.
+  [[nodiscard]] bool in_doubt() const { return restart_.in_doubt(); }
 
   // No fragment and no skip was accepted since start().
   [[nodiscard]] bool nothing_said() const { return accepted_end() == 0 && reported_end_ == 0; }
@@ -190,16 +193,17 @@ public:
     return dropped_[static_cast<std::size_t>(reason)];
   }
   // For log lines: the last number that was accepted (0: none), the last one that was dropped for
-  // this reason, and the first one of those that fell below it most lately.
+  // this reason; and from where to where its numbers fell most lately.
   [[nodiscard]] EventNumber last_accepted() const {
     return accepted_end() == 0 ? 0 : accepted_end() - 1;
   }
   [[nodiscard]] EventNumber last_dropped(wire::DropReason reason) const {
     return last_dropped_[static_cast<std::size_t>(reason)];
   }
-  [[nodiscard]] EventNumber first_back() const { return first_back_; }
-  // Such fragments since one was accepted, without repeats.
-  [[nodiscard]] std::uint64_t went_back() const { return went_back_; }
+  [[nodiscard]] EventNumber fell_from() const { return restart_.fell_from(); }
+  [[nodiscard]] EventNumber fell_to() const { return restart_.fell_to(); }
+  // They have fallen since a fragment was accepted.
+  [[nodiscard]] bool is_back() const { return restart_.is_back(); }
   // The number of the last fragment that was dropped for its number, or late.
   [[nodiscard]] EventNumber last_refused() const { return last_refused_; }
   // The number after the highest one that the source has come to, accepted or late; 0: none yet.
@@ -251,12 +255,15 @@ private:
   }
 
   Decision drop_passed(EventNumber event, std::uint32_t size);
-  [[nodiscard]] wire::FragmentEntry accepted_at(EventNumber event) const;
+  [[nodiscard]] std::optional<wire::FragmentEntry> accepted_at(EventNumber event) const;
   [[nodiscard]] bool is_other(wire::FragmentEntry before, wire::FragmentEntry entry) const;
   Decision drop_back(EventNumber event);
+  [[nodiscard]] RestartJudge::Says says_other(EventNumber event) const;
+  [[nodiscard]] RestartJudge::Says says_repeat(EventNumber event, wire::FragmentEntry before);
+  void goes_back_to(EventNumber event, RestartJudge::Says says);
   Decision drop_outside(EventNumber event, std::uint64_t counter);
   void goes_on_at(EventNumber event);
-  void set_doubt(bool doubt);
+  void mark_in_doubt();
   [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
 
   [[nodiscard]] bool has_room(EventNumber event);
@@ -312,12 +319,12 @@ private:
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
-  EventNumber first_back_ = 0;
   EventNumber last_refused_ = 0;
+  EventNumber first_ = 0; // where numbers began
   EventRange left_out_; // the last numbers that it left out
-  std::uint64_t went_back_ = 0; // fragments below the last accepted one since then; not repeats
-  bool repeats_ = false; // some were repeats
   RecentFragments recent_; // of those released
+  std::optional<wire::FragmentEntry> repeated_; // the last one that equals the one of its number
+  RestartJudge restart_;
 };
 
 } // namespace fanin::source

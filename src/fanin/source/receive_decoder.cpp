@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fanin/memory/copy.hpp"
 
@@ -62,11 +63,15 @@ bool ReceiveDecoder::repeats_held(const FragmentQueue& queue) const {
   return queue.numbers().held() == held->event || (!held->fell && answered);
 }
 
-// The numbers of a source may have fallen since an earlier connection.
+// The numbers of a source may have fallen since an earlier connection. When it has gone on it sends
+// nothing again.
 bool ReceiveDecoder::repeats(const FragmentQueue& queue) const {
   if (repeats_held(queue)) return true;
   if (header_.event >= left_out_end_) return false;
-  return header_.event < first_ || header_.event < std::min(resent_end_, reached_end(queue));
+  const std::uint64_t end = reached_end(queue);
+  const std::uint64_t held_end = held_at_disconnect_ ? held_at_disconnect_->counter + 1 : 0;
+  const bool gone_on = end > std::max(resent_end_, held_end);
+  return header_.event < first_ || (header_.event < std::min(resent_end_, end) && !gone_on);
 }
 
 // Without a checksum nothing is known of the data.
@@ -76,9 +81,11 @@ bool ReceiveDecoder::contradicts(const FragmentQueue& queue) const {
 }
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
+  const auto sender = std::exchange(sender_, RestartJudge::Sender::same);
+  if (sender != RestartJudge::Sender::same) queue.numbers().begin_sender(sender);
   if (header_.kind == ReceiveKind::skip_to) {
     left_out_ = header_.event < left_out_end_;
-    if (!left_out_ && !queue.skip_to(header_.event)) return State::full;
+    if (!queue.skip_to(header_.event)) return State::full;
     finish_message();
     return State::hungry;
   }

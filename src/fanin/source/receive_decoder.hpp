@@ -59,23 +59,30 @@ public:
   [[nodiscard]] bool paused() const { return paused_; }
   /// The readout unit joins a run: what was taken before may come again.
   void begin_run() {
-    begin_sender();
+    forget_resent();
     paused_ = false;
   }
   /// It has joined the run at this number: what is below is decided.
   void begin_at(std::uint64_t first) { first_ = first; }
   /// Another sender follows, which does not send again what the earlier one sent.
   void begin_sender() {
-    resent_end_ = 0;
-    held_at_disconnect_.reset();
+    forget_resent();
+    sender_ = RestartJudge::Sender::other;
   }
-  /// Another connection begins. Its sender is reliable: a header that is damaged ends the
+  /// Another connection begins. If its sender is reliable, a header that is damaged ends the
   /// connection before anything in it counts. So does a fragment that is damaged, so that the
   /// sender sends it again; if it was asked often (ResendRequests), the fragment counts as it is.
-  void connect(bool reliable) { reliable_ = reliable; }
-  /// Below this number these repeat what is known, and are left out: what a sender says to skip,
-  /// and fragments below begin_at() or below what the sender has come to over an earlier
-  /// connection.
+  void connect(bool reliable) {
+    using Sender = RestartJudge::Sender;
+    reliable_ = reliable;
+    if (!reliable) {
+      sender_ = Sender::unknown; // it has no number
+    } else if (sender_ != Sender::other) {
+      sender_ = Sender::again;
+    }
+  }
+  /// Below this number these repeat what is known, and are left out: fragments below begin_at() or
+  /// below what the sender has come to over an earlier connection.
   void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   /// Fragments that repeat what is known, and were left out.
   [[nodiscard]] std::uint64_t repeats_skipped() const { return repeats_skipped_; }
@@ -106,6 +113,10 @@ private:
   bool gather(std::span<const std::byte>& bytes);
   [[nodiscard]] State begin(FragmentQueue& queue);
   void check_header();
+  void forget_resent() {
+    resent_end_ = 0;
+    held_at_disconnect_.reset();
+  }
   [[nodiscard]] bool repeats(const FragmentQueue& queue) const;
   [[nodiscard]] bool contradicts(const FragmentQueue& queue) const;
   [[nodiscard]] bool repeats_held(const FragmentQueue& queue) const;
@@ -122,6 +133,7 @@ private:
   ReceiveHeader header_;
   CheckedBytes<ReceiveHeader> gathered_{};
   bool reliable_ = false; // the sender of this connection
+  RestartJudge::Sender sender_ = RestartJudge::Sender::same; // if the queue is to be told of it
   std::size_t gathered_size_ = 0;
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none

@@ -722,6 +722,26 @@ TEST(ReceiveSource, what_a_plain_sender_repeats_is_dropped_although_it_is_announ
   EXPECT_EQ(peer.available(), 0U);
 }
 
+// All its data are equal. A program with the same number, or without one, may repeat what was lost.
+TEST(ReceiveSource, a_sender_with_another_number_that_goes_back_was_restarted) {
+  for (const std::uint64_t number : {0U, 77U, 78U}) {
+    Bench bench;
+    bench.fixture.queue.start(0);
+    const auto send = [&](std::uint64_t sender, EventNumber first, EventNumber end) {
+      const Peer peer(*bench.source);
+      SenderBytes bytes(5);
+      sender == 0 ? bytes.preface() : bytes.preface(sender);
+      for (; first < end; ++first) bytes.fragment(first, bytes_of(10, first));
+      peer.send(bytes.pause().bytes());
+      bench.read_until([&] { return bench.fixture.queue.next_event() == end; });
+    };
+    send(number == 0 ? 0 : 77, 0, 10);
+    send(number, 8, 12);
+    EXPECT_EQ(bench.fixture.queue.numbers().in_doubt(), number == 78U);
+    EXPECT_EQ(bench.fixture.queue.numbers().dropped(wire::DropReason::number_repeat), 2U);
+  }
+}
+
 TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
   Bench bench;
   bench.fixture.queue.start(0);

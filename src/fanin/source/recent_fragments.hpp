@@ -6,19 +6,17 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/identity.hpp"
-#include "fanin/source/fragment_table.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::source {
 
-// Remembers so many numbers: a power of two. A fragment takes the place of an earlier one, in a
-// source that has every number of the one `kept` numbers below. Allocates nothing after
-// construction. Thread: one at a time.
+// Remembers so many numbers: a power of two. Numbers rise; the oldest is forgotten for a new one.
+// Allocates nothing after construction. Thread: one at a time.
 class RecentFragments {
 public:
   static constexpr std::uint32_t kept_max = 16384;
@@ -27,50 +25,44 @@ public:
     return std::min(window, kept_max);
   }
   [[nodiscard]] static constexpr std::uint64_t bytes_for(std::uint32_t window) {
-    return std::uint64_t{kept_for(window)} * (sizeof(wire::FragmentEntry) + sizeof(std::uint32_t));
+    return kept_for(window) * sizeof(Kept);
   }
 
-  explicit RecentFragments(std::uint32_t kept)
-      : bits_(std::countr_zero(kept)), entries_(kept), blocks_(kept, no_block) {
+  explicit RecentFragments(std::uint32_t kept) : kept_(kept) {
     FANIN_ASSERT(std::has_single_bit(kept));
   }
 
-  void forget() { std::ranges::fill(blocks_, no_block); }
-  // Those of consecutive numbers from `first` on, or that there is none. Once a fragment.
-  void add(EventNumber first, std::span<const FragmentTable::Slot> slots) {
-    while (!slots.empty()) {
-      const std::uint32_t block = block_of(first);
-      std::size_t near = first & mask();
-      const auto part = slots.first(std::min(slots.size(), entries_.size() - near));
-      for (const FragmentTable::Slot& slot : part) {
-        const std::size_t place = near++ ^ (block & mask());
-        entries_[place] = slot.entry;
-        blocks_[place] = block;
-      }
-      first += part.size();
-      slots = slots.subspan(part.size());
-    }
+  void forget() { added_ = 0; }
+  // The fragment of this number; or the reason why this number, and those before it that were not
+  // added, have none. Numbers of which nothing is added have none, either. Once a fragment.
+  void add(EventNumber number, wire::FragmentEntry entry) {
+    kept_[added_ & mask()] = {number, entry};
+    ++added_;
   }
-  // Of this number; absent, if it is not known.
-  [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
-    const std::uint32_t block = block_of(event);
-    const std::size_t place = (event ^ block) & mask();
-    return blocks_[place] == block ? entries_[place]
-                                   : wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+  // Of this number, absent if it has none. Nothing: it was forgotten, or is above the last one.
+  [[nodiscard]] std::optional<wire::FragmentEntry> entry(EventNumber number) const {
+    std::uint64_t first = added_ - std::min<std::uint64_t>(added_, kept_.size());
+    if (first == added_ || number < at(first).number) return {};
+    for (std::uint64_t end = added_; first < end;) { // to the first one that is not below
+      const std::uint64_t middle = first + (end - first) / 2;
+      at(middle).number < number ? first = middle + 1 : end = middle;
+    }
+    if (first == added_) return {};
+    const Kept& kept = at(first);
+    const bool of_number = kept.number == number || kept.entry.absent();
+    return of_number ? kept.entry : wire::FragmentEntry::make_absent(wire::AbsentReason::none);
   }
 
 private:
-  static constexpr std::uint32_t no_block = ~std::uint32_t{0};
-  [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
-  // The number without its last bits. Numbers of different blocks have different places, where they
-  // are a power of two apart.
-  [[nodiscard]] std::uint32_t block_of(EventNumber event) const {
-    return static_cast<std::uint32_t>(event >> bits_);
-  }
+  struct Kept {
+    EventNumber number = 0;
+    wire::FragmentEntry entry;
+  };
+  [[nodiscard]] std::uint64_t mask() const { return kept_.size() - 1; }
+  [[nodiscard]] const Kept& at(std::uint64_t i) const { return kept_[i & mask()]; }
 
-  int bits_;
-  std::vector<wire::FragmentEntry> entries_;
-  std::vector<std::uint32_t> blocks_; // of each entry
+  std::vector<Kept> kept_; // a ring
+  std::uint64_t added_ = 0;
 };
 
 } // namespace fanin::source
