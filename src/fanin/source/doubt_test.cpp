@@ -284,6 +284,24 @@ TEST_F(Doubt, what_a_new_sender_says_to_skip_below_is_a_restart) {
   }
 }
 
+// Its number is known again if it lacks less than half of its range. Before the run has an event
+// more might be a reset; but it falls to where the source has been.
+TEST_F(Doubt, a_narrow_counter_that_lacks_more_than_half_of_its_range) {
+  for (const CounterReset may : {CounterReset::yes, CounterReset::no}) {
+    QueueFixture fixture({.window = 1024, .counter_bits = 8});
+    FragmentQueue& queue = fixture.queue;
+    queue.numbers().allow_reset(may);
+    for (EventNumber event = 200; event < 1100; ++event) {
+      if (event < 500 || event >= 640) (void)queue.write(event % 256, bytes_of(8, event));
+    }
+    EXPECT_TRUE(queue.numbers().in_doubt());
+    for (EventNumber event = 200; event < queue.next_event(); ++event) {
+      const bool doubt = (queue.entry(event).flags() & wire::fragment_in_doubt) != 0;
+      EXPECT_EQ(doubt, event >= 500) << event;
+    }
+  }
+}
+
 // Random runs: what is sent is a restart, the same data once more, wrong numbers, or nothing else.
 TEST(DoubtAtRandom, a_fragment_is_marked_if_and_only_if_its_source_counted_again) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

@@ -130,13 +130,32 @@ std::optional<std::uint64_t> EventNumbers::last_decided() const {
 
 // Extended from what the source itself has said: that it was given up moves its counter by nothing.
 EventNumber EventNumbers::number_of(std::uint64_t counter) const {
-  if (table_.begun()) {
-    return numbering_.near(counter, reported_end_ != 0 ? reported_end_ : table_.next());
-  }
   const EventNumber event = numbering_.without_wraps(counter);
-  if (!held_) return event;
-  const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
-  return near > held_->event && near - held_->event < options_.near ? near : event;
+  if (judge_.waits_for_first()) {
+    const EventNumber near = numbering_.near(counter, *options_.first);
+    if (near >= *options_.first && near - *options_.first <= lost_at_first_max) return near;
+  }
+  if (!table_.begun() && !held_) return event;
+  const EventNumber last = table_.begun() ? table_.next() : held_->event;
+  const EventNumber near = numbering_.near(counter, reported_end_ != 0 ? reported_end_ : last);
+  const bool confirms = table_.begun() || (near > last && near - last < options_.near);
+  return confirms && !is_left_over_before(event, near) ? near : event;
+}
+
+// The counter seems to wrap. But a few numbers before may be left over from an earlier run: then
+// the others begin where the counter is without the wrap. If none has begun, the number after a
+// wrap is the next one, or repeats the last step.
+bool EventNumbers::is_left_over_before(EventNumber event, EventNumber wrapped) const {
+  if (event == wrapped || !may_wrap_early()) return false;
+  if (const auto nearer = judge_.is_nearer_to_others(event, wrapped)) return *nearer;
+  return table_.begun() ? !judge_.follows(wrapped, next()) : wrapped != held_->event + 1;
+}
+
+// A narrow counter that lacks more than half of its range falls as well; but it falls to where it
+// has been.
+bool EventNumbers::may_be_reset_to(EventNumber event) const {
+  const bool was_there = numbering_.narrow() && event > first_ + lost_at_first_max && has(event);
+  return may_be_reset() && !was_there;
 }
 
 EventNumbers::Decision EventNumbers::offer(std::uint64_t counter, std::uint32_t size) {

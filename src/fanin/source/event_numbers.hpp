@@ -61,6 +61,10 @@ public:
   void allow_reset(CounterReset may);
   // The counter was reset; the source waits until allow_reset() is called again.
   [[nodiscard]] bool requests_reset() const { return requests_reset_; }
+  // The next numbers of a narrow counter may be behind a wrap or a reset; the others know.
+  [[nodiscard]] bool may_wrap_early() const {
+    return numbering_.narrow() && may_be_reset() && since_begin() < enough_in_a_row;
+  }
   // The run has no event of the source yet.
   [[nodiscard]] bool may_be_reset() const { return reset_ != CounterReset::no; }
 
@@ -94,7 +98,7 @@ public:
   void remember_until(EventNumber event);
   // Its fragment is late: it was given up, and the numbers cannot fall.
   [[nodiscard]] bool is_passed(EventNumber event) const {
-    return fallen(event) && reset_ == CounterReset::no;
+    return fallen(event) && !may_be_reset_to(event);
   }
   // What follows comes from this sender.
   void begin_sender(RestartJudge::Sender sender);
@@ -242,6 +246,7 @@ private:
   void forget_early();
   [[nodiscard]] bool half_full() const;
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
+  [[nodiscard]] bool is_left_over_before(EventNumber event, EventNumber wrapped) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
     return table_.begun() ? std::optional{table_.next()} : std::nullopt;
   }
@@ -250,6 +255,7 @@ private:
     return table_.begun() && event < table_.next();
   }
   [[nodiscard]] bool has(EventNumber event) const; // a fragment of it, not released
+  [[nodiscard]] bool may_be_reset_to(EventNumber event) const;
   [[nodiscard]] bool is_untriggered(EventNumber event) const {
     return options_.triggered && event >= limit_ && !limit_is_last_;
   }

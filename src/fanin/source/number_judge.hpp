@@ -16,6 +16,8 @@ namespace fanin::source {
 struct OtherSources {
   EventNumber low = 0; ///< the lowest event that one of them holds
   EventNumber high = 0; ///< events below it exist, as far as they agree
+  std::optional<EventNumber>
+      first{}; ///< the lowest event that another one of the readout unit holds
   bool any = false; ///< false: no other source has begun
   bool few = false; ///< what they have may be left over from an earlier run: it confirms numbers,
                     ///< and makes none wrong that is followed by a higher one
@@ -138,6 +140,17 @@ public:
   /// Numbers less far apart than this confirm each other: the window; for a sparse source, 16 of
   /// its usual steps if that is more.
   [[nodiscard]] std::uint64_t reach() const { return sparse() ? usual_.reach(window_) : window_; }
+
+  /// Whether the others have begun nearer to the number than to the other one. Nothing: they have
+  /// not begun.
+  [[nodiscard]] std::optional<bool> is_nearer_to_others(EventNumber number,
+                                                        EventNumber other) const {
+    if (!others_.first) return {};
+    const auto distance = [first = *others_.first](EventNumber to) {
+      return std::max(to, first) - std::min(to, first);
+    };
+    return distance(number) < distance(other);
+  }
 
   void set_others(const OtherSources& others) { others_ = others; }
   /// Events from `end` on do not exist yet (a trigger): only the next fragment confirms a number

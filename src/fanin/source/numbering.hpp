@@ -39,6 +39,7 @@ public:
     const std::uint64_t counter = event - offset_;
     return counter < event_number_end ? counter : 0;
   }
+  [[nodiscard]] bool narrow() const { return shift_ != 0; } ///< it wraps
   [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } ///< numbers as they are
 
 private:

@@ -89,7 +89,8 @@ bool SourceGroup::read(const RunView& run, Time now) {
     if (reader.far_ahead()) continue; // goes on when batches have been cut
     if (reader.due(now, retry)) {
       source::FragmentQueue& queue = reader.queue();
-      if (!queue.numbered() || queue.numbers().held() || queue.numbers().early())
+      if (!queue.numbered() || queue.numbers().held() || queue.numbers().early() ||
+          queue.numbers().may_wrap_early())
         queue.numbers().set_others(others_of(member, run));
       reader.read(now);
       if (reader.failed()) {
@@ -241,6 +242,11 @@ source::OtherSources SourceGroup::others_of(const Member& member, const RunView&
   // Several readout units agree on it, however far that is ahead of this one.
   if (run.horizon > run.announced.value_or(0)) others.high = std::max(others.high, run.horizon);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, run.limit);
+  for (const Member& other : members_) {
+    if (&other == &member || !has_begun(other)) continue;
+    const EventNumber first = other.queue().first_event();
+    others.first = std::min(others.first.value_or(first), first);
+  }
   others.few =
       !run.joined_at && run.horizon == 0 && std::ranges::all_of(members_, [&](const Member& other) {
         return &other == &member || !has_begun(other) || has_few(other, run);
