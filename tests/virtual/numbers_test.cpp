@@ -317,6 +317,22 @@ TEST_P(Numbers, a_run_in_which_nothing_is_accepted_any_more_ends) {
   EXPECT_LT(system_->summary().fragments.read, 2500U) << "within 5 s";
 }
 
+// All front ends have the same fragment of an earlier run. The others come in spills, or seldom.
+TEST_P(Numbers, such_a_run_ends_however_long_its_sources_pause) {
+  const List left_over{5001};
+  for (const auto& [together, pause] : {std::pair{100U, 2500U}, std::pair{1U, 2000U}}) {
+    SCOPED_TRACE(together);
+    List sent = joined({left_over, List(600, Listed::pause)});
+    for (EventNumber number = 1; number < 1000; number += together)
+      sent = joined({sent, from_to(number, number + together), List(pause, Listed::pause)});
+    start({{sent, 1ms, false}, {sent, 1ms, false}});
+    expect_end();
+    EXPECT_THAT(system_->summary().error,
+                HasSubstr("nothing that the sources send is accepted any more"));
+    EXPECT_EQ(stored(1), left_over);
+  }
+}
+
 // The front end of the second one was restarted: its number 300 belongs to a later trigger.
 TEST_P(Numbers, a_source_that_counts_again_is_in_doubt_from_there_on) {
   const List both = from_to(0, 300);

@@ -324,7 +324,7 @@ void EventManager::check_alive() {
   events_.watch_overtaken(liveness_.running_time());
   events_.watch_beginning(liveness_.running_time());
   path_watch_.watch(now);
-  const auto dead_end = refusal_watch_.find(liveness_.running_time());
+  const auto dead_end = refusal_watch_.find();
   if (dead_end && phase_.is(Phase::running)) {
     accounts_.fail(dead_end->text(system_, events_.announcements().announced_end()));
     stop();
