@@ -261,6 +261,28 @@ TEST_P(Numbers, a_few_fragments_of_one_source_alone_are_built_when_the_run_ends)
   EXPECT_EQ(stored(2), from_to(7, 1007)) << log();
 }
 
+// The counters are reset right after the run was stopped: nobody waits for what would follow.
+TEST_P(Numbers, a_few_left_over_fragments_are_all_that_a_run_has_that_is_stopped_before_it_begins) {
+  const List slow = from_to(1, 8000);
+  for (const std::size_t count : {1U, 2U, 7U}) {
+    for (const std::size_t resets_at : {50U, 499U, 505U, 520U}) {
+      SCOPED_TRACE(fmt::format("{} left over, reset at {} ms", count, resets_at));
+      const List before(resets_at, Listed::pause);
+      run({{joined({before, slow}), 1ms, false},
+           {joined({from_to(5001, 5001 + count), before, slow}), 1ms, false}},
+          500ms);
+      const bool begun = resets_at < 490;
+      if (begun) {
+        EXPECT_GT(stored(1).size(), 300U) << log();
+        EXPECT_EQ(stored(1), stored(2)) << log();
+      } else {
+        EXPECT_LT(stored(1).size(), 10U) << log();
+        EXPECT_LT(system_->summary().fragments.read, 200U) << "it ends at once";
+      }
+    }
+  }
+}
+
 TEST_P(Numbers, a_source_whose_first_number_is_lost_begins_where_it_is) {
   options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
     if (info.id == 2) queue.first = 1;

@@ -218,8 +218,9 @@ struct Paused {
   EventNumber next_event = 0; ///< the furthest of its sources
   EventNumber horizon = 0; ///< the furthest number that is not more than `span` ahead of the others
   std::uint64_t span = 0; ///< how far apart right sources can be: as much as one can hold
+  std::uint64_t few = 0; ///< 1: what its sources have may be left over from an earlier run
 };
-static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
+static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 32);
 
 struct AbsentRange { // source `source` of the readout unit has no fragment for these events
   SourceId source = 0;

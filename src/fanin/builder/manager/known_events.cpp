@@ -63,11 +63,12 @@ void KnownEvents::on_held(NodeId node, const wire::Held& held) {
   if (held_.hold(node, held, end)) send_horizon(node, end);
 }
 
-// As long as no batch begins anywhere, what it has announced can be taken back.
+// As long as no batch begins anywhere, what it has announced can be taken back. At its end the run
+// waits for no other numbers.
 void KnownEvents::on_reset_request(NodeId node, Time now) {
   const EventNumber announced = announced_.readout(node).end;
   const bool had_decided = announced_.readout(node).decides_begin();
-  const bool granted = announced_.take_back(node);
+  const bool granted = parts_.phase.is(Phase::running) && announced_.take_back(node);
   const EventNumber end = horizon();
   parts_.outbox.send(readout_key(node),
                      wire::ResetReply{.horizon = end, .granted = granted ? 1U : 0U});

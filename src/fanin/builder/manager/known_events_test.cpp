@@ -110,6 +110,15 @@ TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
   EXPECT_EQ(answers[0].granted, 0U);
 }
 
+TEST_F(Known, numbers_do_not_fall_any_more_when_the_run_is_stopped) {
+  EXPECT_TRUE(announce(0, 1000, 1064));
+  phase_.pause();
+  events_.on_reset_request(0, Time{});
+  const auto answers = messages_.take<wire::ResetReply>(readout_key(0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].granted, 0U);
+}
+
 TEST_F(Known, numbers_that_fall_again_and_again_are_said_a_few_times_in_a_second) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(announce(0, 1000, 1064));

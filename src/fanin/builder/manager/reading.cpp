@@ -178,7 +178,9 @@ bool Reading::all_paused() const {
 }
 
 // The run ends at the furthest event, so that none at its end lacks a fragment. But a number so far
-// ahead that no other source can be on its way to it is wrong: nobody is read up to there.
+// ahead that no other source can be on its way to it is wrong: nobody is read up to there. Nor is
+// anybody read further where all that is known may be left over from an earlier run: who begins now
+// may be anywhere below.
 void Reading::drain_where_paused() {
   const Announcements& announced = parts_.events.announcements();
   if (parts_.system.events_max != 0 && limit_ >= event_number_end) {
@@ -188,12 +190,14 @@ void Reading::drain_where_paused() {
     if (first) limit_from(*first);
   }
   EventNumber furthest = 0;
+  bool few = true; // and none of it was assigned
   std::uint64_t span = parts_.system.event_window;
   std::vector<EventNumber> ends;
   for (std::size_t i = 0; i < paused_.size(); ++i) {
     if (!parts_.readouts.present(static_cast<NodeId>(i))) continue;
     const wire::Paused& paused = *paused_[i];
     furthest = std::max(furthest, paused.next_event);
+    few = few && paused.few != 0;
     if (announced.readouts()[i].state == Announcements::State::ended) {
       ends.push_back(announced.readouts()[i].end);
       continue;
@@ -205,7 +209,7 @@ void Reading::drain_where_paused() {
   if (announced.announced_end() > furthest)
     ends.push_back(announced.announced_end()); // who had it is dead
   const EventNumber end = std::max(announced.announced_end(), std::min(furthest, limit_));
-  const EventNumber read = horizon_of(ends, span);
+  const EventNumber read = few ? 0 : horizon_of(ends, span);
   drain_until(end, std::min(read, end));
 }
 

@@ -168,6 +168,20 @@ TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_i
   EXPECT_EQ(run.limit(0)->event, 80U);
 }
 
+// All of it may be left over from an earlier run, and who begins now may be anywhere below.
+TEST_F(ReadingTest, a_run_that_is_stopped_with_few_fragments_and_no_event_reads_nothing_more) {
+  for (const std::uint64_t few : {0U, 1U}) {
+    Run run(testing::make_system(2, 1), clock_);
+    run.reading.stop();
+    EXPECT_TRUE(run.reading.on_paused(0, {.few = few}));
+    EXPECT_TRUE(run.reading.on_paused(1, {.next_event = 5008, .horizon = 5008, .few = 1}));
+    run.reading.end_if_known();
+    const auto limit = run.limit(0);
+    EXPECT_EQ(limit->event, 5008U);
+    EXPECT_EQ(limit->read, few == 1 ? 0U : 5008U);
+  }
+}
+
 TEST_F(ReadingTest, a_run_that_is_stopped_counts_from_its_first_event_though_that_unit_is_dead) {
   System system = testing::make_system(2, 1);
   system.events_max = 100;

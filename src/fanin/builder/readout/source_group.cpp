@@ -307,12 +307,13 @@ bool SourceGroup::take_decided() {
 }
 
 wire::Paused SourceGroup::pause(const RunView& run) {
+  wire::Paused paused{.span = system_.event_window, .few = have_few(run) ? 1U : 0U};
   for (Member& member : members_) {
     member.reader.queue().numbers().set_others(others_of(member, run));
     member.reader.queue().numbers().end_held();
   }
   if (!run.announced) decide_early(run, {});
-  wire::Paused paused{.span = system_.event_window};
+  allow_reset(source::CounterReset::no);
   ends_.clear();
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
@@ -491,10 +492,11 @@ std::string_view SourceGroup::held_back_by(const Member& member, const RunView& 
 }
 
 // Where the run ends with numbers that only one source has, which may be wrong, nobody is read up
-// to them, and nobody is silent there.
+// to them, and nobody is silent there. One that has not begun is passed where nothing is read.
 void SourceGroup::pass_unread(const RunView& run) {
   for (source::FragmentQueue* const queue : queues_) {
-    if (!queue->numbered() || queue->next_event() < run.read_end) continue;
+    const EventNumber next = queue->numbered() ? queue->next_event() : 0;
+    if (next < run.read_end || run.limit == 0) continue;
     retry_ = !queue->give_up_until(run.limit, wire::AbsentReason::none) || retry_;
   }
 }

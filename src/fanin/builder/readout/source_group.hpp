@@ -91,7 +91,8 @@ public:
   void allow_reset(source::CounterReset may) {
     for (source::FragmentQueue* const queue : queues_) queue->numbers().allow_reset(may);
   }
-  // Reading ends: nothing follows what is held, and nothing is read beyond what the answer says.
+  // Reading ends: nothing follows what is held, no counter is reset any more, and nothing is read
+  // beyond what the answer says.
   [[nodiscard]] wire::Paused pause(const RunView& run);
 
   // --- who keeps up ------------------------------------------------------------------------------
