@@ -52,7 +52,7 @@ def payload_of(event, source):
     return struct.pack("<QI", event, source) * 3
 
 
-def super_fragment(event, sources, missing=(), flags=0):
+def super_fragment(event, sources, missing=(), flags=0, run=1):
     table, payloads = b"", b""
     for source in sources:
         if source in missing:
@@ -61,7 +61,7 @@ def super_fragment(event, sources, missing=(), flags=0):
         payload = payload_of(event, source)
         table += struct.pack("<III", source, len(payload), crc32c(payload))
         payloads += payload
-    return struct.pack("<4sHHQII", b"FNSF", 1, flags, event, len(sources), 9) + table + payloads
+    return struct.pack("<4sHHQII", b"FNSF", 1, flags, event, len(sources), run) + table + payloads
 
 
 def send(url, source, fragments):
@@ -142,6 +142,26 @@ def test_super_fragments_that_are_damaged_on_their_way_are_counted_as_in_the_fil
         done = fanin("verify", result["files"][0], result["manifest"])
         problems = [line for line in done.stdout.splitlines() if line.startswith("problem")]
         assert len(problems) == 1 and "seen and marked when it was built" in problems[0], done.stdout
+
+
+def test_super_fragments_of_another_run_are_dropped_and_both_runs_are_named():
+    with Folder() as folder:
+        with Run(folder.write("slice.toml", SLICE.format(output=folder.path / "out"))) as run:
+            urls = [run.wait_for(r"0x100\d.*waits for fragments at (tcp://[^;]*)")[1] for _ in range(2)]
+            runs = [1, 0, 77]  # 0: it says nothing of it
+            left = [(super_fragment(detector_number(own), [1, 2], run=runs[own % 3]), 0) for own in range(EVENTS)]
+            right = [(super_fragment(detector_number(own), [7, 8]), 0) for own in range(EVENTS)]
+            connections = [send(urls[0], 0x1000, left), send(urls[1], 0x1001, right)]
+            result = run.finish()
+            for connection in connections:
+                connection.close()
+        check_balanced(result)
+        check_not_fitting(result["sources"]["0x1000"], EVENTS - EVENTS // 3, EVENTS // 3)
+        assert result["sources"]["0x1001"]["dropped"] == 0, result["sources"]
+        assert "of source 0x1000 dropped: that of event 2 is of run 77, and here run 1 is built" in run.text(), run.text()
+        with h5py().File(result["files"][0], "r") as file:
+            missing = {(row["event"], row["source"]) for row in file["missing"]}
+        assert missing == {(detector_number(own), source) for own in range(2, EVENTS, 3) for source in (1, 2)}
 
 
 def test_a_slice_that_cannot_be_is_refused():

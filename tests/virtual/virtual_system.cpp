@@ -135,10 +135,11 @@ public:
       return std::make_unique<RecordedSink>(std::move(made), system_.forwarded_);
     }
     storage::MemorySinkOptions sink;
-    storage::EventSources sources = executive::event_sources(options.system);
+    storage::EventSources sources = executive::event_sources(options.system, owner.run);
     sink.sources = std::move(sources.sources);
     sink.merged = std::move(sources.merged);
     sink.slice = sources.slice;
+    sink.run = sources.run;
     sink.node = owner.builder;
     sink.incarnation = owner.incarnation;
     sink.commit_delay = options.commit_delay;

@@ -180,7 +180,7 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(const wire::W
         Sampling{.run = run_,
                  .every = context_.configuration->monitoring.every,
                  .rate_hz = context_.configuration->monitoring.rate_hz},
-        event_sources(*context_.system));
+        event_sources(*context_.system, run_));
   }
   if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run_, *filters_);
   return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),

@@ -116,7 +116,7 @@ public:
     options.file.node = node.name;
     options.file.node_index = owner.builder;
     options.file.incarnation = owner.incarnation;
-    storage::EventSources sources = event_sources(system());
+    storage::EventSources sources = event_sources(system(), owner.run);
     options.file.sources = std::move(sources.sources);
     options.file.merged = std::move(sources.merged);
     options.file.slice = sources.slice;
@@ -151,7 +151,7 @@ public:
                                     .node_index = owner.builder,
                                     .incarnation = owner.incarnation,
                                     .folder = folder(),
-                                    .sources = event_sources(system()),
+                                    .sources = event_sources(system(), owner.run),
                                     .streams = system().streams,
                                     .integrity = system().integrity,
                                     .loop = owner.loop,
@@ -184,9 +184,10 @@ std::int64_t unix_ns() {
 }
 
 // What is merged stands in files for its super-fragments.
-storage::EventSources event_sources(const builder::System& system) {
+storage::EventSources event_sources(const builder::System& system, RunNumber run) {
   storage::EventSources found;
   found.slice = system.slice;
+  found.run = run;
   for (const auto& source : system.sources) {
     const std::string& unit = system.readout_units[source.readout_unit];
     if (source.merged.empty()) {

@@ -74,7 +74,7 @@ public:
                                                          const storage::SinkRegistry& sinks);
 
 // The sources of a run, as its files name them; `readout_unit` of each, too.
-[[nodiscard]] storage::EventSources event_sources(const builder::System& system);
+[[nodiscard]] storage::EventSources event_sources(const builder::System& system, RunNumber run);
 
 // What this host's clock says.
 [[nodiscard]] FANIN_INTERNAL_API std::int64_t unix_ns();

@@ -13,6 +13,7 @@ struct BatchEvents::Rows {
         builder({.sources = sources.sources,
                  .merged = sources.merged,
                  .slice = sources.slice,
+                 .run = sources.run,
                  .node = 0,
                  .incarnation = 1}) {}
 

@@ -21,6 +21,7 @@ struct EventSources {
   std::vector<SourceInfo> sources; ///< ascending by id
   std::vector<MergedSource> merged; ///< ascending by source; only in the second of two stages
   wire::Slice slice; ///< likewise
+  RunNumber run = 0; ///< likewise: that of super-fragments; 0: any
 };
 
 struct EventFragment {

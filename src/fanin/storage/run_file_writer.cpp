@@ -88,6 +88,7 @@ struct RunFileWriter::Impl {
         rows({.sources = options.sources,
               .merged = options.merged,
               .slice = options.slice,
+              .run = options.run,
               .node = options.node_index,
               .incarnation = options.incarnation}) {}
   ~Impl() { abandon(); }

@@ -34,8 +34,12 @@ std::uint32_t checksum_as_sent(std::span<const std::byte> head,
 
 SuperFragments::SuperFragments(BuiltBatch batch, const Options& options)
     : batch_(std::move(batch)), first_(options.slice.own_number(batch_.range.first)) {
-  detail::RowBuilder rows(
-      {.sources = options.sources, .merged = {}, .slice = {}, .node = 0, .incarnation = 1});
+  detail::RowBuilder rows({.sources = options.sources,
+                           .merged = {},
+                           .slice = {},
+                           .run = 0,
+                           .node = 0,
+                           .incarnation = 1});
   rows.start({});
   rows.add(batch_);
   detail::ExtentIndex index;

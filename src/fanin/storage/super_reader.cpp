@@ -35,6 +35,9 @@ std::string text_of(const SuperFault& fault, const wire::Slice& slice) {
                        "{} and slice.block = {} here, and event.batch_events and the order of "
                        "slice.urls of its group",
                        fault.came, fault.expected, slice.number, slice.of, slice.block);
+  case SuperFault::What::run:
+    return fmt::format("is of run {}, and here run {} is built: give both the same `run.number`",
+                       fault.came, fault.expected);
   }
   return "is not a super-fragment: see what its sender sends";
 }
@@ -58,11 +61,17 @@ std::expected<wire::SuperHead, SuperFault>
 SuperReader::read(std::span<const SourcePiece* const> pieces, std::uint64_t index,
                   std::uint64_t from, std::span<const SourceInfo> members) {
   const SourcePiece& piece = *pieces.front();
-  const std::uint64_t size = entry_at(piece, index).size();
+  const wire::FragmentEntry entry = entry_at(piece, index);
+  const std::uint64_t size = entry.size();
   const auto read = std::min(wire::super_head_size(members.size()), size);
   const auto bytes = gather(pieces, from, read);
   const wire::SuperHead head(bytes, size, members.size());
   if (!head.good()) return std::unexpected(fault_of(bytes, members.size()));
+  const RunNumber run = head.header().run;
+  const bool damaged =
+      (entry.flags() & wire::fragment_bad_checksum) != 0; // maybe the number itself
+  if (run != run_ && run != 0 && run_ != 0 && !damaged)
+    return std::unexpected(SuperFault{SuperFault::What::run, run, run_});
   const EventNumber came = head.header().event;
   const EventNumber expected = slice_.detector_number(piece.range.first + index);
   if (came != expected) return std::unexpected(SuperFault{SuperFault::What::event, came, expected});

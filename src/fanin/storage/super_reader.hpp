@@ -32,7 +32,8 @@ struct SuperFault {
     bytes, // not those of a super-fragment
     count, // how many sources it merges
     source, // the first one that it merges and that is another
-    event // the detector's number
+    event, // the detector's number
+    run // its number
   };
   What what = What::bytes;
   std::uint64_t came = 0; // not of `bytes`
@@ -46,7 +47,8 @@ struct SuperFault {
 // Thread: one.
 class SuperReader {
 public:
-  explicit SuperReader(const wire::Slice& slice) : slice_(slice) {}
+  // `run`: what says that it is of another one does not fit; 0: of any.
+  explicit SuperReader(const wire::Slice& slice, RunNumber run = 0) : slice_(slice), run_(run) {}
 
   // The head of the super-fragment of event `index` in the first of `pieces`, which begins at
   // `from` in its payload and may go on in those that follow. It must not be absent. Else why it
@@ -60,6 +62,7 @@ private:
                                                   std::uint64_t from, std::size_t size);
 
   wire::Slice slice_;
+  RunNumber run_;
   std::vector<std::byte> head_; // of one that spans pieces
 };
 

@@ -16,12 +16,15 @@ protected:
     std::uint16_t version = 1;
     EventNumber event = 4;
     std::vector<SourceId> sources{1, 2, 4};
+    RunNumber run = 0;
+    std::uint32_t flags = 0; // of the fragment
   };
   // What is read of a fragment of event 0 with this head, of whose bytes so many are there.
   std::expected<wire::SuperHead, SuperFault> read(const Head& head, std::size_t most = 4096) {
     const wire::SuperHeader header{.version = head.version,
                                    .event = head.event,
-                                   .count = static_cast<std::uint32_t>(head.sources.size())};
+                                   .count = static_cast<std::uint32_t>(head.sources.size()),
+                                   .run = head.run};
     std::vector<std::byte> bytes(wire::super_head_size(head.sources.size()));
     std::memcpy(bytes.data(), &header, sizeof header);
     for (std::size_t i = 0; i < head.sources.size(); ++i) {
@@ -30,7 +33,7 @@ protected:
     }
     bytes.resize(std::min(bytes.size(), most));
     const auto size = static_cast<std::uint32_t>(bytes.size());
-    const wire::FragmentEntry entry{size, 0};
+    const wire::FragmentEntry entry{size | head.flags, 0};
     auto page = pool_->take();
     std::memcpy(page.data(), &entry, sizeof entry);
     std::ranges::copy(bytes, page.data() + sizeof entry);
@@ -54,7 +57,7 @@ protected:
   wire::Slice slice_{.number = 1, .of = 2, .block = 4};
   std::vector<SourceInfo> members_{{1, {}, {}, true}, {2, {}, {}, true}, {4, {}, {}, true}};
   SourcePiece piece_;
-  SuperReader reader_{slice_};
+  SuperReader reader_{slice_, 42};
 };
 
 TEST_F(SuperReaders, find_the_head_of_what_fits) {
@@ -93,6 +96,16 @@ TEST_F(SuperReaders, tell_that_it_is_of_another_event) {
             "is of the detector's event 0, not 4: see slice.number = 1, slice.of = 2 and "
             "slice.block = 4 here, and event.batch_events and the order of slice.urls of its "
             "group");
+}
+
+TEST_F(SuperReaders, tell_that_it_is_of_another_run) {
+  EXPECT_TRUE(read({.run = 42}));
+  EXPECT_EQ(fault({.run = 77}), (SuperFault{What::run, 77, 42}));
+  EXPECT_EQ(text_of({What::run, 77, 42}, slice_),
+            "is of run 77, and here run 42 is built: give both the same `run.number`");
+  EXPECT_TRUE(read({.run = 77, .flags = wire::fragment_bad_checksum})) << "it may be damaged";
+  reader_ = SuperReader{slice_};
+  EXPECT_TRUE(read({.run = 77})) << "no run is known here";
 }
 
 } // namespace

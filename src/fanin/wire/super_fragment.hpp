@@ -31,7 +31,7 @@ struct SuperHeader {
   std::uint16_t flags = 0; ///< of SuperFlag
   std::uint64_t event = 0; ///< the detector's number
   std::uint32_t count = 0; ///< entries: all sources of the first stage
-  RunNumber run = 0; ///< of the first stage
+  RunNumber run = 0; ///< of the first stage; 0: it says nothing of it
 };
 static_assert(sizeof(SuperHeader) == 24);
 static_assert(offsetof(SuperHeader, event) == 8);

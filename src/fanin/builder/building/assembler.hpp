@@ -91,6 +91,9 @@ public:
   // Both must outlive it.
   Assembler(const System& system, const SourceIndex& sources);
 
+  // The builder unit has joined this run.
+  void begin(RunNumber run) { merged_.begin(run); }
+
   struct Block {
     const wire::DataBlockView& view;
     const memory::View& message; // header, table, and payload if `payload` is empty

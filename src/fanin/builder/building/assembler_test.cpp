@@ -107,10 +107,12 @@ protected:
     std::uint16_t version = 1;
     Missing reason = Missing::absent; // of those that are missing
     std::uint32_t flags = 0; // of the others
+    RunNumber run = 0;
   };
   // Appends it to the payload of the next block; gives its entry.
   wire::FragmentEntry put(const Super& super) {
-    const wire::SuperHeader header{.version = super.version, .event = super.event, .count = 2};
+    const wire::SuperHeader header{
+        .version = super.version, .event = super.event, .count = 2, .run = super.run};
     std::vector<std::byte> bytes(wire::super_head_size(2));
     std::memcpy(bytes.data(), &header, sizeof header);
     for (std::size_t i = 0; i < 2; ++i) {
@@ -256,6 +258,17 @@ TEST_F(MergedBlocks, of_a_slice_with_other_numbers_it_is_said_which_and_where_to
   }
   (void)decide({put({4}), put({5}), put({6}), put({7})});
   EXPECT_TRUE(assembler_.merged().not_fitting().empty());
+}
+
+TEST_F(MergedBlocks, of_another_run_are_dropped_and_both_runs_are_named) {
+  assembler_.begin(42);
+  const Assembly* const batch = decide({put({.event = 4, .run = 42}), put({.event = 5, .run = 77}),
+                                        put({.event = 6}), put({.event = 7, .run = 77})});
+  EXPECT_EQ(batch->incomplete, 2U);
+  ASSERT_EQ(assembler_.merged().not_fitting().size(), 1U);
+  EXPECT_EQ(text_of(assembler_.merged().not_fitting()[0], system_),
+            "2 super-fragments of source s2 dropped: that of event 1 is of run 77, and here run 42 "
+            "is built: give both the same `run.number`");
 }
 
 // The ledger counts them.

@@ -151,6 +151,7 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   incarnation_ = welcome.incarnation;
   state_ = State::building;
   links_.begin(run_, incarnation_);
+  assembler_.begin(run_);
   storage_.begin(
       std::move(*sink), [this](const storage::Committed& committed) { on_commit(committed); },
       [this](std::uint64_t ticket) { on_set_aside(ticket); });

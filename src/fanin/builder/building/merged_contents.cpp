@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t listed_max = 1000; // ranges of a batch, of members
 } // namespace
 
-MergedContents::MergedContents(const System& system) : reader_(system.slice) {
+MergedContents::MergedContents(const System& system) : slice_(system.slice), reader_(slice_) {
   for (const SourceInfo& source : system.sources) {
     if (!source.merged.empty()) sources_.push_back(&source);
   }

@@ -21,6 +21,8 @@ public:
   // `system` must outlive it.
   explicit MergedContents(const System& system);
 
+  // The builder unit has joined this run.
+  void begin(RunNumber run) { reader_ = storage::SuperReader(slice_, run); }
   // Those of a batch that is complete: of each source in the order of its events.
   void read(std::span<const storage::SourcePiece> pieces);
   // That lack a required member; some more than once.
@@ -31,7 +33,7 @@ public:
   // By source and event, with the flags of all members.
   [[nodiscard]] std::span<const wire::BadFragment> damaged() const { return damaged_; }
 
-  // Fragments of one source that are no super-fragments of their events and its members.
+  // Fragments of one source that are no super-fragments of their events, its members and the run.
   struct NotFitting {
     SourceId source = 0;
     std::uint64_t count = 0;
@@ -50,6 +52,7 @@ private:
   void add_lacking(SourceId source, SourceId member, std::size_t index, EventNumber event,
                    wire::MissingReason reason);
 
+  wire::Slice slice_;
   storage::SuperReader reader_;
   std::vector<const SourceInfo*> sources_; // whose fragments are super-fragments
   std::vector<EventNumber> incomplete_;

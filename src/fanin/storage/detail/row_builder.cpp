@@ -30,7 +30,8 @@ bool before(const MissingRow& a, const MissingRow& b) {
 
 } // namespace
 
-RowBuilder::RowBuilder(const RowOptions& options) : options_(options), reader_(options.slice) {
+RowBuilder::RowBuilder(const RowOptions& options)
+    : options_(options), reader_(options.slice, options.run) {
   FANIN_ASSERT(std::ranges::is_sorted(options_.sources, {}, &SourceInfo::id));
   FANIN_ASSERT(std::ranges::is_sorted(options_.merged, {}, &MergedSource::source));
   required_count_ =

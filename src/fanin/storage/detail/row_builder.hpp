@@ -27,6 +27,7 @@ struct RowOptions {
   std::span<const SourceInfo> sources; // of rows, ascending by id; must outlive the builder
   std::span<const MergedSource> merged; // likewise
   wire::Slice slice; // rows have the detector's numbers, batches those of the slice
+  RunNumber run = 0; // of super-fragments; 0: any
   NodeId node = 0;
   Incarnation incarnation = 1;
 };

@@ -33,6 +33,7 @@ MemorySink::MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions op
       rows_({.sources = options_.sources,
              .merged = options_.merged,
              .slice = options_.slice,
+             .run = options_.run,
              .node = options_.node,
              .incarnation = options_.incarnation}) {}
 

@@ -40,6 +40,7 @@ struct MemorySinkOptions {
   std::vector<SourceInfo> sources; // in any order; they decide which events are complete
   std::vector<MergedSource> merged{}; // as RunFileOptions, and so is `slice`
   wire::Slice slice{};
+  RunNumber run = 0; // of super-fragments; 0: any
   NodeId node = 0;
   Incarnation incarnation = 1;
   Duration commit_delay{0}; // from submit() to commit, on the loop's clock
