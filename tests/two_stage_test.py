@@ -331,11 +331,29 @@ def test_a_group_that_runs_once_more_says_that_its_slices_build_another_run():
             for again in (False, True):
                 with Run(groups[0]) as first, Run(groups[1]) as second:
                     for run in (first, second):
-                        events = run.finish()["events"]
+                        events = run.finish(1 if again else 0)["events"]
                         assert (events["built"], events["undelivered"]) == (1000, 1000 if again else 0), events
                         assert ("it builds another run 1 than this one" in run.text()) == again, run.text()
             results = results_of_whole_slices(one, two)
         assert sum(result["events"]["built"] for result in results) == 1000
+
+
+def test_a_group_fails_whose_slices_never_come_and_names_them():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right), events=100, give_up="300ms")
+        with Run(slices[0]) as one:  # one slice
+            one.wait_for("source 0x1001: waits for fragments")
+            with Run(groups[0]) as first, Run(groups[1]) as second:
+                for run in (first, second):
+                    result = run.finish(1)
+                    check_balanced(result)
+                    assert result["error"] == f"slice 1 at tcp://127.0.0.1:{right.number} got none of its 36 events: the log says why not", result
+                    assert result["events"]["undelivered"] == 36, result["events"]
+            results_of_whole_slices(one)
+        with Run(groups[0]) as alone:
+            result = alone.finish(1)
+        for number, events in ((0, 64), (1, 36)):
+            assert f"slice {number} at tcp://127.0.0.1:{(left, right)[number].number} got none of its {events} events" in result["error"], result
 
 
 def test_a_forgotten_group_does_not_take_the_place_of_its_successor():

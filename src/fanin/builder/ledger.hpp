@@ -54,6 +54,13 @@ struct NodeResult {
   bool alive = false; // here, or was until it had finished
 };
 
+// What the first of two stages has built for a slice.
+struct SliceResult {
+  std::string name;
+  std::uint64_t events = 0;
+  std::uint64_t undelivered = 0; // of them
+};
+
 // The outcome of a run; also its state while it goes on.
 struct RunSummary {
   RunNumber run = 0;
@@ -73,6 +80,7 @@ struct RunSummary {
   SourceLedger fragments; // sums over all sources
   std::vector<SourceResult> sources;
   std::vector<NodeResult> nodes;
+  std::vector<SliceResult> slices; // of the first of two stages
   std::vector<std::string> files;
   Histogram latency; // from trigger to commit; empty without a trigger source
   std::uint64_t open_events = 0; // being built now

@@ -90,6 +90,9 @@ struct System {
   std::vector<storage::StreamInfo> streams;
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
   wire::Slice slice; // of the second of two stages
+  // Names of those that get what the first of two stages builds: blocks of batch_events numbers are
+  // dealt to them in turn. Empty: it is stored.
+  std::vector<std::string> slices;
   // Each builder unit gives its batches to storage in the order of their events, as the first of
   // two stages does. A batch that is handed back must be assigned to the same builder unit again:
   // there is no other one, or the assignment is by number.

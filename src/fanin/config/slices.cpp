@@ -80,6 +80,8 @@ void read_slice(TableReader reader, Configuration& configuration) {
   if (reader.has("urls")) {
     read_forward(reader, configuration.forward);
     system.in_order = true; // a slice takes numbers that rise
+    for (const net::Url& url : configuration.forward.urls)
+      system.slices.push_back(fmt::format("slice {} at {}", system.slices.size(), url.text()));
     return reader.finish();
   }
   if (reader.value() == nullptr) return reader.finish();

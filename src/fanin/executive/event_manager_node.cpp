@@ -111,7 +111,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
     outcome_ = fail(ErrorKind::internal, summary.error);
   } else if (!summary.balanced) {
     outcome_ = fail(ErrorKind::internal, "the sums of the ledger disagree");
-  } else if (std::string bad = bad_sources(summary); !bad.empty()) {
+  } else if (std::string bad = not_in_order(summary); !bad.empty()) {
     outcome_ = fail(ErrorKind::malformed, std::move(bad));
   }
   result_ = std::move(report);

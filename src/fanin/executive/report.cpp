@@ -109,7 +109,7 @@ json::Value to_json(const builder::SourceLedger& ledger) {
                       {"lost", ledger.lost}};
 }
 
-std::string bad_sources(const builder::RunSummary& summary) {
+std::string not_in_order(const builder::RunSummary& summary) {
   std::vector<std::string> lines;
   for (const auto& [source, ledger, dropped, missing, in_doubt, not_fitting] : summary.sources) {
     if (in_doubt != 0) {
@@ -122,6 +122,12 @@ std::string bad_sources(const builder::RunSummary& summary) {
                                   source.name, ledger.late, ledger.dropped));
     }
   }
+  for (const auto& [slice, events, undelivered] : summary.slices) {
+    if (events != 0 && events == undelivered) {
+      lines.push_back(fmt::format("{} got none of its {}: the log says why not", slice,
+                                  counted(events, "event")));
+    }
+  }
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
@@ -130,7 +136,7 @@ namespace {
 std::string failure_of(const builder::RunSummary& summary) {
   if (!summary.error.empty()) return summary.error;
   if (summary.forced) return "stopped before all that was read was built";
-  if (summary.balanced) return bad_sources(summary);
+  if (summary.balanced) return not_in_order(summary);
   const auto& sum = summary.fragments;
   return fmt::format("the ledger does not balance: {} fragments were read, and {} were built, {} "
                      "late, {} dropped, {} lost. This is a fault of fanin; please report it with "

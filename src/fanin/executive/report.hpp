@@ -45,8 +45,9 @@ namespace fanin::executive {
 
 // The few numbers of the live line.
 [[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);
-// Sources whose fragments are in doubt, or of which nothing was built; empty: there are none.
-[[nodiscard]] std::string bad_sources(const builder::RunSummary& summary);
+// Sources whose fragments are in doubt, or of which nothing was built, and slices that got nothing
+// of what was built for them. Empty: there are none.
+[[nodiscard]] std::string not_in_order(const builder::RunSummary& summary);
 
 // Adds what this process has used so far: peak_rss_bytes, cpu_s.
 void add_resources(json::Value& report);

@@ -67,7 +67,9 @@ Accounts::Accounts(const System& system, const SourceIndex& sources)
       readouts_(system.readout_units.size()),
       builders_(system.builder_units.size()),
       missing_(system.sources.size()),
-      in_doubt_(system.sources.size()) {}
+      in_doubt_(system.sources.size()) {
+  for (const std::string& slice : system.slices) summary_.slices.push_back({.name = slice});
+}
 
 void Accounts::readout_up(NodeId node) {
   const auto [first, last] = system_.sources_of(node);
@@ -143,6 +145,12 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
   summary_.events_undecided += built.undecided;
   summary_.events_undelivered += built.undelivered;
   summary_.bytes_built += built.bytes;
+  if (!summary_.slices.empty()) {
+    SliceResult& slice =
+        summary_.slices[batch.range.first / system_.batch_events % summary_.slices.size()];
+    slice.events += events;
+    slice.undelivered += built.undelivered;
+  }
   builders_[batch.builder].events += events;
   if (trigger.enabled()) {
     const std::uint64_t step = (batch.range.count() + latency_samples - 1) / latency_samples;

@@ -68,6 +68,30 @@ TEST_F(Ledger, balances_when_everything_that_was_read_is_built) {
   EXPECT_TRUE(summary.incomplete_list.empty()); // the source is not required
 }
 
+TEST_F(Ledger, has_what_was_built_for_each_slice_and_did_not_reach_it) {
+  system_.batch_events = 64;
+  system_.slices = {"slice 0 at tcp://a:1", "slice 1 at tcp://b:1"};
+  Accounts accounts(system_, sources_);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) accounts.readout_up(node);
+  const auto built = [&](EventRange range, std::uint32_t undelivered) {
+    Batch batch;
+    batch.range = range;
+    accounts.built(batch, {.undelivered = undelivered}, members_, Time{3s}, trigger_);
+  };
+  built({0, 64}, 0);
+  built({64, 128}, 64);
+  built({128, 138}, 3);
+  built({192, 202}, 10);
+  const RunSummary& summary = accounts.summarise({0, 0, true, readouts_, builders_});
+  EXPECT_EQ(summary.events_undelivered, 77U);
+  ASSERT_EQ(summary.slices.size(), 2U);
+  EXPECT_EQ(summary.slices[0].name, "slice 0 at tcp://a:1");
+  EXPECT_EQ(summary.slices[0].events, 74U);
+  EXPECT_EQ(summary.slices[0].undelivered, 3U);
+  EXPECT_EQ(summary.slices[1].events, 74U);
+  EXPECT_EQ(summary.slices[1].undelivered, 74U);
+}
+
 TEST_F(Ledger, what_a_readout_unit_that_died_had_read_is_lost) {
   accounts_.read(0, 30);
   accounts_.read(1, 30);
