@@ -449,3 +449,41 @@ def test_the_example_sender_that_pauses_leaves_nothing_behind_that_could_be_lost
             result = run.finish()
         check_balanced(result)
         assert (result["events"]["built"], result["events"]["lost"]) == (10, 0), result["events"]
+
+
+def test_a_front_end_that_counts_again_and_never_passes_its_last_number_fails_the_run():
+    for payload, status in ((b"another trigger", 1), (b"the first trigger", 0)):  # the second one is only sent once more
+        with Folder() as folder, Port() as port:
+            with run_of_one_source(folder, port) as run:
+                sender = PlainSender(f"tcp://127.0.0.1:{port.number}", 0x300)
+                for event in range(100):
+                    sender.send(event, b"the first trigger")
+                run.wait_for(" 100 events ")
+                for event in range(90):
+                    sender.send(event, payload)
+                sender.end()
+                result = run.finish(status)
+            assert (result["fragments"]["built"], result["fragments"]["dropped"]) == (100, 90), result["fragments"]
+            if status != 0:
+                assert result["error"].startswith("source 0x300 of ru0 has failed: all that it sent last was dropped: none of 90 fragments "
+                                                  "has a number above 99"), result["error"]
+                assert "FAILED: source 0x300 of ru0 has failed" in run.text(), run.text()
+
+
+def test_a_required_source_whose_sender_sends_nothing_fails_the_run_unless_it_says_so():
+    for says in ("", "end", "pause", "skip_to"):
+        with Folder() as folder, Port() as port:
+            with Run(shared(folder, port), "--set", "readout.0.count=1", "--set", "readout.0.source.0.count=2",
+                     "--set", 'process.0.nodes=["ru0"]', "--set", "event.deadline=100ms") as run:
+                for _ in range(2):
+                    run.wait_for("waits for fragments")
+                senders = [PlainSender(f"tcp://127.0.0.1:{port.number}", source) for source in (0x300, 0x301)]
+                for event in range(100):
+                    senders[0].send(event, b"data")
+                if says:
+                    getattr(senders[1], says)(*([100] if says == "skip_to" else []))
+                run.wait_for(" 100 events ")
+                run.signal()
+                result = run.finish(0 if says else 1)
+            assert result["events"]["incomplete"] == 100, result["events"]
+            assert ("FAILED: source 0x301 of ru0 has failed: its sender was connected, and sent nothing" in run.text()) == (not says), run.text()

@@ -83,8 +83,9 @@ void ReadoutNode::describe(json::Value& report) {
   report["bytes_sent"] = bytes_sent_;
   if (!unit_) return;
   for (const auto& [name, source] : sources_) {
-    if (const std::string why = source->dropped_since_wrap(); !why.empty())
+    if (const std::string why = source->dropped_last(); !why.empty())
       report["failed_sources"][name] = why;
+    if (source->said_nothing()) report["said_nothing"].append(name);
     for (const auto& counter : source->counters()) {
       if (counter.value != 0) report["source_counters"][name][counter.name] = counter.value;
     }

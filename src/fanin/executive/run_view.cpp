@@ -36,6 +36,21 @@ void add_failure(json::Value& result, std::string text) {
   if (result.at("error").text().empty()) result["error"] = std::move(text);
 }
 
+void add_failed_source(json::Value& result, const std::string& node, const std::string& source,
+                       std::string why) {
+  add_failure(result, fmt::format("source {} of {} has failed: {}", source, node, why));
+  result["failed_sources"][source] = std::move(why);
+}
+
+// Of a source that has said nothing since its readout unit was started last: it is required, and
+// others gave events. One without any sender is missing in them, and that is all.
+bool had_sender_for_nothing(const json::Value& result, const std::string& name) {
+  const json::Value& source = result.at("sources").at(name);
+  return source.at("required").boolean() && source.at("read").natural() == 0 &&
+         source.at("counters").at("connections").natural() != 0 &&
+         result.at("events").at("built").natural() != 0;
+}
+
 } // namespace
 
 void RunView::on_report(const json::Value& report) {
@@ -152,6 +167,8 @@ json::Value RunView::nodes_result() const {
   for (const auto& [name, end] : ends_) {
     if (!end.at("ok").boolean())
       add_failure(result, fmt::format("{}: {}", name, end.at("error").text()));
+    for (const auto& [source, why] : end.at("failed_sources").object())
+      add_failed_source(result, name, source, why.text());
   }
   for (const auto& [name, exit] : exits_) {
     if (exit.status != 0) add_failure(result, fmt::format("{}: {}", name, exit.text()));
@@ -174,8 +191,8 @@ void RunView::add_ends(json::Value& result) const {
   result["files"] = files;
 }
 
-// Nodes that never came to the run, and sources that could not go on: what was read before is
-// built, but the run is not what was wanted.
+// Nodes that never came to the run, and sources that could not go on, or gave nothing: what was
+// read before is built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
   const auto failed = [&result](const std::string& who, const std::string& why) {
     add_failure(result, fmt::format("{}: {}", who, why));
@@ -192,10 +209,12 @@ void RunView::add_failures(json::Value& result) const {
     for (const auto& [process, how] : died_early_) failed(process, how);
   }
   for (const auto& [node, end] : ends_) {
-    for (const auto& [source, why] : end.at("failed_sources").object()) {
-      result["failed_sources"][source] = why;
-      add_failure(result,
-                  fmt::format("source {} of {} could not continue: {}", source, node, why.text()));
+    for (const auto& [source, why] : end.at("failed_sources").object())
+      add_failed_source(result, node, source, why.text());
+    for (const auto& source : end.at("said_nothing").list()) {
+      if (had_sender_for_nothing(result, source.text()))
+        add_failed_source(result, node, source.text(),
+                          "its sender was connected, and sent nothing in the whole run");
     }
   }
   if (const std::string wanted = result_.at("waited_for").text(); !wanted.empty())

@@ -99,6 +99,49 @@ TEST_F(RunViewTest, a_node_that_dies_in_mid_run_is_the_ledgers_affair) {
   EXPECT_TRUE(succeeded(view_.result()));
 }
 
+TEST_F(RunViewTest, a_source_that_failed_fails_the_run_and_where_its_readout_unit_was_started) {
+  progress("running");
+  ended(1000, 1);
+  view_.on_report(json::Object{{"report", "end"},
+                               {"node", "ru0"},
+                               {"ok", true},
+                               {"failed_sources", json::Object{{"0x1", "no more"}}}});
+  EXPECT_EQ(view_.result().at("error").text(), "source 0x1 of ru0 has failed: no more");
+  EXPECT_EQ(view_.result().at("failed_sources").at("0x1").text(), "no more");
+  EXPECT_EQ(view_.nodes_result().at("error").text(), "source 0x1 of ru0 has failed: no more");
+}
+
+TEST_F(RunViewTest, a_required_source_whose_sender_sent_nothing_fails_a_run_with_events) {
+  struct Case {
+    bool required = true;
+    int read = 0;
+    int connections = 1;
+    int built = 1000;
+    const char* error = "";
+  };
+  for (const Case& c :
+       {Case{.error = "source 0x1 of ru0 has failed: its sender was connected, and sent nothing in "
+                      "the whole run"},
+        Case{.required = false}, Case{.read = 5}, // before its readout unit was started again
+        Case{.connections = 0}, Case{.built = 0}}) {
+    RunView view(configuration_, plans_);
+    json::Value counters{json::Object{}};
+    if (c.connections != 0) counters["0x1"]["connections"] = c.connections;
+    view.on_report(json::Object{{"report", "end"},
+                                {"node", "ru0"},
+                                {"ok", true},
+                                {"said_nothing", json::List{"0x1"}},
+                                {"source_counters", counters}});
+    json::Value result =
+        json::Object{{"report", "result"}, {"ok", true}, {"balanced", true}, {"error", ""}};
+    result["events"]["built"] = c.built;
+    result["sources"]["0x1"] = json::Object{{"required", c.required}, {"read", c.read}};
+    view.on_report(result);
+    EXPECT_EQ(view.result().at("error").text(), c.error);
+    EXPECT_EQ(succeeded(view.result()), c.error[0] == '\0');
+  }
+}
+
 TEST_F(RunViewTest, a_file_that_was_removed_during_the_run_fails_it_and_is_named) {
   progress("running");
   view_.on_report(gone_report("/data/run000001_bu0_i1_0001.h5", "a run file with 7 events"));

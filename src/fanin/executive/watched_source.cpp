@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/counted.hpp"
 #include "fanin/base/thrown.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/source/event_numbers.hpp"
@@ -34,6 +35,13 @@ std::string remedy_for_wrap(int bits) {
   return fmt::format("its counter seems to have {} bits, and to have wrapped: start a new run with "
                      "`counter_bits = {}` at this source",
                      bits, bits);
+}
+
+bool gave_something(const source::EventNumbers& numbers) {
+  bool dropped = false;
+  for (std::size_t i = 0; i < wire::drop_reasons; ++i)
+    dropped = dropped || numbers.dropped(static_cast<wire::DropReason>(i)) != 0;
+  return dropped || !numbers.nothing_said() || numbers.reached_end() != 0 || numbers.held();
 }
 
 std::string remedy_for_fall(const source::FragmentQueue& queue) {
@@ -123,7 +131,9 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
-  wrapped_bits_ = queue.numbers().is_back() ? bits_of_wrap(queue) : 0;
+  note_fallen(queue);
+  said_ = said_ || result.state == source::ReadState::finished ||
+          result.state == source::ReadState::paused || gave_something(queue.numbers());
   for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
     if (wire::counts_as_late(reason)) continue;
@@ -137,9 +147,25 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   return result;
 }
 
-std::string WatchedSource::dropped_since_wrap() const {
-  if (wrapped_bits_ == 0) return {};
-  return "all that it sent last was dropped: " + remedy_for_wrap(wrapped_bits_);
+void WatchedSource::note_fallen(const source::FragmentQueue& queue) {
+  const source::EventNumbers& numbers = queue.numbers();
+  fallen_ = {.fragments = numbers.dropped_since_accepted()};
+  if (fallen_.fragments == 0) return;
+  fallen_.accepted = numbers.written();
+  fallen_.last_accepted = numbers.last_accepted();
+  fallen_.wrapped_bits = bits_of_wrap(queue);
+}
+
+std::string WatchedSource::dropped_last() const {
+  const bool many =
+      fallen_.fragments >= source::enough_in_a_row || fallen_.fragments > fallen_.accepted;
+  if (fallen_.wrapped_bits != 0)
+    return "all that it sent last was dropped: " + remedy_for_wrap(fallen_.wrapped_bits);
+  if (!many) return {};
+  return fmt::format(
+      "all that it sent last was dropped: none of {} has a number above {}, the last "
+      "one that was accepted; start a new run, with all counters reset together",
+      counted(fallen_.fragments, "fragment"), fallen_.last_accepted);
 }
 
 void WatchedSource::log_dropped(const source::FragmentQueue& queue, wire::DropReason reason,

@@ -32,14 +32,25 @@ public:
   [[nodiscard]] std::string listening_url() const override;
   [[nodiscard]] std::vector<source::SourceCounter> counters() const override;
 
-  // Why all that it has sent lately was dropped, where it seems that its counter has wrapped and
-  // that its width was not given; empty: it was not.
-  [[nodiscard]] std::string dropped_since_wrap() const;
+  // Why all that it has sent last was dropped, where its numbers have fallen: more fragments than
+  // a few wrong ones, or its counter seems to have wrapped, whose width was not given. Empty: it
+  // was not.
+  [[nodiscard]] std::string dropped_last() const;
+  // It has given no fragment, skipped no number, and said neither that it pauses nor that it ends.
+  [[nodiscard]] bool said_nothing() const { return !said_; }
 
 private:
+  // Of what was dropped since the last fragment was accepted, because its numbers have fallen.
+  struct Fallen {
+    std::uint64_t fragments = 0;
+    std::uint64_t accepted = 0; // before
+    EventNumber last_accepted = 0;
+    int wrapped_bits = 0; // of its counter, if that seems to have wrapped; else 0
+  };
   // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
   Value call_or(Call call, Value otherwise) const;
+  void note_fallen(const source::FragmentQueue& queue);
   void log_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
   void log_stuck(const source::FragmentQueue& queue);
   void log_doubt(const source::FragmentQueue& queue);
@@ -54,7 +65,8 @@ private:
   std::array<Time, wire::drop_reasons> next_log_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
-  int wrapped_bits_ = 0; // of its counter, if nothing was accepted since it wrapped; 0: it did not
+  Fallen fallen_;
+  bool said_ = false; // not said_nothing()
   bool in_doubt_ = false; // as it was logged
   mutable bool throw_logged_ = false;
 };

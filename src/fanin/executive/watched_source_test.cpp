@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -212,6 +213,113 @@ TEST(WatchedSource, names_the_width_of_a_counter_that_wraps_and_was_not_given) {
   }
 }
 
+// Reads fragments of 8 bytes with these numbers.
+class Falling {
+public:
+  Falling() {
+    auto one_by_one = std::make_unique<OneByOne>();
+    inner_ = one_by_one.get();
+    inner_->size = 8;
+    watched_.emplace(std::move(one_by_one), "left", loop, [](LogLevel, auto) {});
+  }
+  void read(EventNumber first, EventNumber end, std::uint32_t size = 8) {
+    inner_->size = size;
+    for (inner_->event = first; inner_->event < end; ++inner_->event)
+      (void)watched_->read(queue_, Time{});
+  }
+  [[nodiscard]] std::string dropped_last() const { return watched_->dropped_last(); }
+  source::FragmentQueue& queue() { return queue_; }
+
+private:
+  std::unique_ptr<memory::PagePool> pool_ =
+      memory::PagePool::make({.page_size = 65536, .pages = 8}).value();
+  source::FragmentQueue queue_{{.source = 0x10, .fragment_max = 32}, *pool_};
+  OneByOne* inner_ = nullptr;
+  std::optional<WatchedSource> watched_;
+};
+
+TEST(WatchedSource, says_at_the_end_that_it_never_passed_its_last_number_again) {
+  Falling source;
+  source.queue().start(0);
+  source.read(0, 300);
+  source.read(0, 7, 9);
+  EXPECT_EQ(source.dropped_last(), "") << "wrong numbers are few";
+  source.read(7, 290, 9);
+  EXPECT_EQ(source.dropped_last(),
+            "all that it sent last was dropped: none of 290 fragments has a number above 299, the "
+            "last one that was accepted; start a new run, with all counters reset together");
+  source.read(300, 301, 9); // it has passed it
+  EXPECT_EQ(source.dropped_last(), "");
+  source.read(200, 300, 9);
+  EXPECT_NE(source.dropped_last(), "");
+}
+
+TEST(WatchedSource, says_at_the_end_that_a_wrong_number_was_the_last_that_was_accepted) {
+  Falling source;
+  source.queue().start(0);
+  source.read(0, 100);
+  source.read(5000, 5002); // they confirm each other
+  source.read(100, 104);
+  EXPECT_EQ(source.dropped_last(), "");
+  source.read(104, 108);
+  EXPECT_NE(source.dropped_last(), "");
+}
+
+// As a fragment of an earlier run is, and what follows it in a slow run.
+TEST(WatchedSource, says_at_the_end_that_more_of_it_was_dropped_than_was_accepted) {
+  Falling source;
+  source.queue().start(5001);
+  source.read(5001, 5003);
+  source.read(1, 3);
+  EXPECT_EQ(source.dropped_last(), "");
+  source.read(3, 4);
+  EXPECT_NE(source.dropped_last(), "");
+}
+
+TEST(WatchedSource, says_nothing_at_the_end_of_what_was_sent_once_more) {
+  Falling source;
+  source.queue().start(0);
+  source.read(0, 300);
+  source.read(0, 300);
+  EXPECT_EQ(source.dropped_last(), "");
+}
+
+TEST(WatchedSource, knows_whether_its_source_has_said_anything) {
+  struct Saying final : source::Source {
+    explicit Saying(int& given) : what(given) {}
+    Result<> start(EventNumber, Time) override { return {}; }
+    source::ReadResult read(source::FragmentQueue& queue, Time) override {
+      switch (what) {
+      case 1: EXPECT_NE(queue.write(5, {}), source::WriteOutcome::full); break;
+      case 2: EXPECT_TRUE(queue.skip_to(5)); break;
+      case 3: EXPECT_EQ(queue.write(~EventNumber{0}, {}), source::WriteOutcome::rejected); break;
+      case 4: return {.state = source::ReadState::finished};
+      case 5: return {.state = source::ReadState::paused};
+      default: break;
+      }
+      return {};
+    }
+    int& what;
+  };
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  for (const EventNumber given_up_until : {EventNumber{0}, EventNumber{100}}) {
+    for (int what = 0; what < 6; ++what) {
+      source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+      if (given_up_until != 0) {
+        EXPECT_TRUE(queue.give_up_until(given_up_until));
+      }
+      int says = 0;
+      WatchedSource watched(std::make_unique<Saying>(says), "left", loop, [](LogLevel, auto) {});
+      (void)watched.read(queue, Time{});
+      EXPECT_TRUE(watched.said_nothing());
+      says = what;
+      (void)watched.read(queue, Time{});
+      EXPECT_EQ(watched.said_nothing(), what == 0) << what;
+    }
+  }
+}
+
 TEST(WatchedSource, says_at_the_end_that_all_since_its_counter_wrapped_was_dropped) {
   const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 8});
   ASSERT_TRUE(pool) << pool.error().text;
@@ -226,12 +334,12 @@ TEST(WatchedSource, says_at_the_end_that_all_since_its_counter_wrapped_was_dropp
     (void)watched.read(queue, Time{});
   };
   for (EventNumber event = 65530; event < 65536; ++event) read(event);
-  EXPECT_EQ(watched.dropped_since_wrap(), "");
+  EXPECT_EQ(watched.dropped_last(), "");
   for (EventNumber event = 0; event < 3; ++event) read(event);
-  EXPECT_THAT(watched.dropped_since_wrap(),
+  EXPECT_THAT(watched.dropped_last(),
               HasSubstr("all that it sent last was dropped: its counter seems to have 16 bits"));
   for (EventNumber event = 65536; event < 65540; ++event) read(event); // it did not wrap
-  EXPECT_EQ(watched.dropped_since_wrap(), "");
+  EXPECT_EQ(watched.dropped_last(), "");
 }
 
 TEST(WatchedSource, says_once_that_a_source_is_dropped_and_that_it_is_in_doubt) {

@@ -39,6 +39,7 @@ void EventNumbers::start() {
   dropped_before_ = early_ = {};
   given_up_before_ = before_joining_ = {};
   dropped_there_ = 0;
+  dropped_since_ = 0;
   left_out_ = {};
   recent_.forget();
   repeated_.reset();
@@ -234,6 +235,11 @@ bool EventNumbers::contradicts(std::uint64_t counter, wire::FragmentEntry entry)
 }
 
 EventNumbers::Decision EventNumbers::drop_back(EventNumber event) {
+  // Among repeats those that are not known are repeats, too.
+  const auto known = accepted_at(event);
+  const bool repeats = restart_.repeats() && (!known || known->absent());
+  if (std::exchange(dropped_behind_, written()) != written()) dropped_since_ = 0;
+  if (!repeats) ++dropped_since_;
   goes_back_to(event, says_other(event));
   return drop(event, wire::DropReason::number_back);
 }

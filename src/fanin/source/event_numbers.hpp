@@ -208,6 +208,11 @@ public:
   [[nodiscard]] EventNumber fell_to() const { return restart_.fell_to(); }
   // They have fallen since a fragment was accepted.
   [[nodiscard]] bool is_back() const { return restart_.is_back(); }
+  // Fragments that were dropped since the last one was accepted, because their numbers are not
+  // above it; without repeats.
+  [[nodiscard]] std::uint64_t dropped_since_accepted() const {
+    return dropped_behind_ == written() ? dropped_since_ : 0;
+  }
   // The number of the last fragment that was dropped for its number, or late.
   [[nodiscard]] EventNumber last_refused() const { return last_refused_; }
   // The number after the highest one that the source has come to, accepted or late; 0: none yet.
@@ -325,6 +330,8 @@ private:
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
+  std::uint64_t dropped_since_ = 0; // below the last accepted one, without repeats
+  std::uint64_t dropped_behind_ = 0; // written() then
   EventNumber last_refused_ = 0;
   EventNumber first_ = 0; // where numbers began
   EventRange left_out_; // the last numbers that it left out
