@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 from evidence import __main__ as evidence
-from evidence import figures, gigabit, log_normal, rails, shaping, two_stage
+from evidence import figures, gigabit, log_normal, rails, shaping, simulation, two_stage
 from evidence.common import LONG, table
 from evidence.shaping import Row
 
@@ -235,3 +235,16 @@ def test_what_is_the_same_in_all_lines_of_a_long_table_stands_above_it():
     assert table("A", ["nodes", "MTU"], short) == ["### A", "| nodes | MTU |", "|---|---|", "| 0 | 9000 |", "| 1 | 9000 |", ""]
     assert table("A", ["nodes", "MTU"], long)[:5] == ["### A", "In all lines: MTU 9000.", "", "| nodes |", "|---|"]
     assert table("A", ["nodes"], []) == ["### A", "| nodes |", "|---|", ""]
+
+
+def test_what_is_simulated_needs_no_testbed_and_each_table_shows_what_there_is(tmp_path):
+    rows = list(simulation.rows())
+    assert len({row.name() for row in rows}) == len(rows)
+    assert all((simulation.EXAMPLES / f"{row.file}.toml").exists() for row in rows)
+    assert simulation.tables({}), "nothing is there yet"
+    assert simulation.changed("1KiB", 0.75) == "768B" and simulation.changed("14us", 1.25) == "17500ns"
+    assert simulation.changed("input-fifo", 0.75) is None
+    row = simulation.Row("fed", "fed-builder", "uniform", ("traffic.destinations=round-robin,random",))
+    point = {"point": {"traffic.destinations": "random"}, "saturation": 0.5, "per_node_bytes_per_s": 2e8}
+    found = {row.name(): {**asdict(row), "points": [point]}}
+    assert "| random | over 200, about 50 % | 200.0, 50.00 % |" in simulation.tables(found)
