@@ -11,6 +11,7 @@ BUILD = Path(os.environ["FANIN"]).resolve().parent.parent
 RUNTIME = {"libstdc++", "libgcc_s", "libm", "libc", "ld-linux-x86-64", "linux-vdso", "libfmt"}
 SOCKETS = RUNTIME | {"libnuma", "libisal"}
 BUILDER = SOCKETS | {"libhdf5_serial", "libspdlog", "libfanin_net", "libfanin"}
+COMMAND = BUILDER | {"libsqlite3", "libsodium"}
 
 
 def stems(text):
@@ -48,5 +49,5 @@ def test_the_library_of_the_sockets_needs_nothing_of_hdf5():
 
 
 def test_the_command_is_linked_to_the_documented_libraries_only():
-    for file in ("bin/fanin", "lib/libfanin.so", "lib/libfanin_net.so"):
-        assert needed(BUILD / file) <= BUILDER, (file, needed(BUILD / file) - BUILDER)
+    for file, libraries in (("bin/fanin", COMMAND), ("lib/libfanin.so", BUILDER), ("lib/libfanin_net.so", BUILDER)):
+        assert needed(BUILD / file) <= libraries, (file, needed(BUILD / file) - libraries)

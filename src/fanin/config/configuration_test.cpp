@@ -84,6 +84,18 @@ TEST(Configuration, a_run_may_have_a_comment_and_keys_of_its_own) {
   EXPECT_FALSE(parse(nodes, "run.toml", {"run.comment=" + std::string(40'000, 'x')}));
 }
 
+TEST(Configuration, a_run_may_be_recorded_in_a_registry_as_of_a_kind) {
+  EXPECT_EQ(good(minimal).run.kind, "physics");
+  EXPECT_EQ(good(minimal).run.registry, "");
+  const std::string nodes = "[[builder]]\n[[readout]]\nsource = [{id = 1, type = \"emulator\"}]\n";
+  const auto read = parse(nodes, "run.toml", {"run.registry=/data/runs.sqlite", "run.kind=test"});
+  ASSERT_TRUE(read) << read.error().text;
+  EXPECT_EQ(read->run.registry, "/data/runs.sqlite");
+  EXPECT_EQ(read->run.kind, "test");
+  EXPECT_FALSE(parse(nodes, "run.toml", {"run.kind=cosmics"}));
+  EXPECT_FALSE(parse(nodes, "run.toml", {"run.registry=\"\""}));
+}
+
 TEST(Configuration, the_quickstart_example_is_five_processes) {
   const auto c = load(std::string(FANIN_SOURCE_DIR) + "/examples/quickstart.toml", {});
   ASSERT_TRUE(c) << c.error().text;
@@ -286,8 +298,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[run]\nduratoin = \"1s\"\n",
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: comment, "
-                                    "drain, duration, events, metadata, number, output, "
-                                    "restart, seed"},
+                                    "drain, duration, events, kind, metadata, number, output, "
+                                    "registry, restart, seed"},
       {m + "[storge]\nmax_file = \"1GiB\"\n",
        "run.toml:4: storge: unknown key; did you mean storage?"},
       {m + "[run]\nduration = 10\n",
