@@ -152,6 +152,31 @@ def test_a_simulation_that_needs_more_memory_than_there_is_does_not_begin():
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_each_pair_uses_all_its_ports_whatever_the_number_of_nodes():
+    done = results(SIM / "fed-builder.toml", "--traffic", "uniform", "--sweep", "fabric.nodes=7,8,9", "--set", "traffic.duration=50ms")["results"]
+    shares = [r["saturation"] for r in done]
+    assert max(shares) - min(shares) < 0.03, shares
+
+
+def test_rates_of_a_run_that_ends_by_its_events_are_over_its_own_time():
+    run = results(SOURCE / "examples/quickstart.toml", "--set", "run.events=1000", "--set", "run.duration=10s")["results"][0]
+    assert run["virtual_s"] == pytest.approx(run["duration_s"])
+    assert run["per_node_bytes_per_s"] > 1e7
+
+
+def test_an_origin_is_that_of_the_value_and_of_a_key_that_is_there():
+    done = sim(SIM / "fed-builder.toml", "-q", "--traffic", "uniform", "--set", "fabric.rate=10Gb/s", "--set", "traffic.duration=1ms")
+    assert "fabric.rate              set on the command line" in done.stdout
+    done = sim(SIM / "fed-builder.toml", "-q", "--traffic", "uniform", "--set", "fabric.origin.raet=published")
+    assert done.returncode == 2 and "there is no such key in [fabric]" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["fabric.reroute_after=3000h", "fabric.cpu_turn=3000h", "fabric.sink_rate=0.001b/s", "traffic.warm_up=2h"])
+def test_absurd_times_and_rates_are_refused(wrong):
+    done = sim(SOURCE / "examples/quickstart.toml", "-q", "--set", wrong)
+    assert done.returncode == 2 and wrong.partition("=")[0] in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def test_carriers_go_round_with_a_shaping_policy_and_without_it_they_do_not():
     def saturation(policy):
         return results(SIM / "barrel.toml", "--traffic", "nxn", "--set", "fabric.nodes=8", "--set", "traffic.duration=50ms",

@@ -49,8 +49,11 @@ LONG_WITH_SANITIZERS = [
     "fabric\\.FlitOracle\\..*",
     "simulation\\.Traffic\\..*",
     "message\\.Sockets/LongClose\\..*",
+    "(assignment|shaping)\\.every_policy_builds_every_event",
+    "runs\\..*",
     "two_stage\\.(a_group_whose_detector_never_came|a_(frozen_)?readout_unit_of_a_slice)_.*",
     "(examples\\.each_process_of_an_example_may_die|full_disk\\..*|troubleshooting\\..*)",
+    "virtual\\..*/Numbers\\.such_a_run_ends_however_long_.*",
     "virtual\\.(All/Shaped|Backpressure|BrokenPaths|End|FarNumbers|LatencyBudget|Readouts/SparseNumbers|Scale|Silence)\\..*",
 ]
 WITHOUT_SANITIZERS = f"^({'|'.join(LONG_WITH_SANITIZERS)})$"

@@ -117,6 +117,18 @@ std::uint64_t peak_rss_bytes() {
                                              : 0;
 }
 
+// What was set on the command line is not what the file says of it.
+std::vector<simulation::Origin> origins_in(std::vector<simulation::Origin> origins,
+                                           const SimArguments& arguments) {
+  for (simulation::Origin& origin : origins) {
+    const auto sets = [&](const std::string& one) { return one.starts_with(origin.key + "="); };
+    if (std::ranges::any_of(arguments.overrides, sets) ||
+        std::ranges::any_of(arguments.sweeps, sets))
+      origin.text = "set on the command line";
+  }
+  return origins;
+}
+
 json::Value origins_of(const std::vector<simulation::Origin>& origins) {
   json::Value all{json::Object{}};
   for (const simulation::Origin& origin : origins) all[origin.key] = origin.text;
@@ -167,7 +179,8 @@ Result<int> simulate(const SimArguments& arguments) {
 
   Terminal terminal(LogLevel::warning);
   const bool prints = arguments.json != "-" && arguments.plot != "-";
-  if (prints) print(text_of(settings.origins) + simulation::table_head(points.front()));
+  const auto origins = origins_in(settings.origins, arguments);
+  if (prints) print(text_of(origins) + simulation::table_head(points.front()));
   json::Value result;
   result["results"] = json::List{};
   simulation::SweepObserver observer;
@@ -197,7 +210,7 @@ Result<int> simulate(const SimArguments& arguments) {
     if (results.front().outcome) print(text_of(results.front().outcome->notes));
     print(fmt::format("Memory: {} at most\n", format_size(peak)));
   }
-  result["origins"] = origins_of(settings.origins);
+  result["origins"] = origins_of(origins);
   result["peak_rss_bytes"] = peak;
   FANIN_TRY(file.write_json(result));
   if (!arguments.plot.empty())

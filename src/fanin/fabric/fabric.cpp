@@ -57,8 +57,9 @@ Result<std::unique_ptr<Fabric>> Fabric::make(const FabricOptions& options) {
   std::uint64_t queues = 0;
   if (options.queue_for_each_destination)
     queues += std::uint64_t{topology.all_ports()} * topology.hosts();
+  const bool of_each_output = options.queueing == Queueing::virtual_output_queues;
   for (const Link& link : topology.links())
-    if (link.to != no_link) queues += topology.outputs(link.to);
+    if (link.to != no_link) queues += of_each_output ? topology.outputs(link.to) : 1;
   if (queues > queues_most)
     return fail(ErrorKind::usage, fmt::format("the network has {} queues, and at most {} can be "
                                               "simulated: simulate fewer hosts",
@@ -117,12 +118,21 @@ void Fabric::send(Picoseconds at, std::uint32_t source, std::uint32_t destinatio
              .missing = bytes,
              .source = source,
              .destination = destination,
-             .port = interface.next_port};
-  interface.next_port = (interface.next_port + 1) % topology_.ports();
+             .port = next_port(interface, destination)};
   const Picoseconds ready =
       std::max(at, interface.processor_free) + to_picoseconds(options_.message_cost);
   interface.processor_free = ready;
   events_.add(ready, static_cast<std::uint16_t>(Kind::ready), index);
+}
+
+// Those for each destination take turns.
+std::uint32_t Fabric::next_port(Interface& interface, std::uint32_t destination) const {
+  if (topology_.ports() == 1) return 0;
+  if (interface.next_ports.empty()) interface.next_ports.resize(topology_.hosts());
+  std::uint8_t& next = interface.next_ports[destination];
+  const std::uint32_t port = next;
+  next = static_cast<std::uint8_t>((port + 1) % topology_.ports());
+  return port;
 }
 
 void Fabric::advance() {
@@ -510,10 +520,11 @@ void Fabric::came_out(std::uint32_t index) {
 void Fabric::blocked(std::uint32_t index, std::uint16_t generation) {
   const Worm& worm = worms_[index];
   if (worm.generation != generation) return;
-  ++counters_.rerouted;
   const std::uint32_t queue = worm.hops[worm.taken].queue;
-  remove_request(worm.wants, queue);
+  const std::uint32_t before = worm.wants;
+  remove_request(before, queue);
   request(queue);
+  if (worm.wants != before) ++counters_.rerouted;
 }
 
 void Fabric::free_worm(std::uint32_t index) {

@@ -44,7 +44,7 @@ enum class Routing : std::uint8_t {
   fixed, // for each pair of ports one route, drawn once
   destination, // a table by destination
   dispersive, // any route for each packet
-  adaptive // any route; another one when the head was blocked for reroute_after. Of input FIFOs
+  adaptive // any route, drawn again when the head was blocked for reroute_after. Of input FIFOs
 };
 
 struct FabricOptions {
@@ -177,7 +177,7 @@ private:
     Picoseconds out_free = 0;
     Picoseconds in_free = 0;
     Picoseconds processor_free = 0;
-    std::uint32_t next_port = 0;
+    std::vector<std::uint8_t> next_ports; // by destination; empty with one port
   };
   struct Waiting { // messages in a network interface
     std::uint32_t first = none;
@@ -186,6 +186,7 @@ private:
 
   Fabric(const FabricOptions& options, Topology topology);
   void make_queues();
+  [[nodiscard]] std::uint32_t next_port(Interface& interface, std::uint32_t destination) const;
   void enter(std::uint32_t message);
   void make_worm(std::uint32_t queue);
   void push(std::uint32_t queue, std::uint32_t worm);

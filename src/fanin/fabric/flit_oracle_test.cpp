@@ -33,7 +33,7 @@ public:
         topology_(topology),
         latency_(to_picoseconds(options.topology.link_latency)),
         links_(topology.links().size()),
-        next_port_(topology.hosts()) {}
+        next_port_(std::size_t{topology.hosts()} * topology.hosts()) {}
 
   // When the last byte of each message has arrived.
   std::vector<Picoseconds> run(const std::vector<Sending>& sendings) {
@@ -90,8 +90,9 @@ private:
 
   void cut_into_packets(const Sending& sending, std::size_t message) {
     const std::uint32_t ports = topology_.ports();
-    const std::uint32_t port =
-        std::exchange(next_port_[sending.source], (next_port_[sending.source] + 1) % ports);
+    std::uint32_t& next =
+        next_port_[std::size_t{sending.source} * topology_.hosts() + sending.destination];
+    const std::uint32_t port = std::exchange(next, (next + 1) % ports);
     for (std::uint64_t at = 0; at < sending.bytes; at += options_.packet) {
       const auto payload =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.packet, sending.bytes - at));
@@ -283,7 +284,7 @@ private:
   std::map<QueueName, Queue> queues_;
   std::vector<Packet> packets_;
   std::vector<std::size_t> under_way_; // packets whose head has left its host
-  std::vector<std::uint32_t> next_port_; // of each host
+  std::vector<std::uint32_t> next_port_; // of each pair of hosts
   std::vector<Picoseconds> arrived_; // of each message
   std::map<std::uint32_t, Picoseconds> last_tails_; // of each place
   Picoseconds first_tie_ = std::numeric_limits<Picoseconds>::max();

@@ -24,6 +24,7 @@ constexpr Duration patience = std::chrono::seconds{60}; // of virtual time, afte
 // Measured, rounded up: memory of a node, and what the two ends of a pair of units take.
 constexpr std::uint64_t node_memory = 1536U << 10;
 constexpr std::uint64_t pair_memory = 8U << 10;
+constexpr std::uint64_t shaped_pair_memory = 144U << 10;
 
 struct Prepared {
   SimulationSettings settings;
@@ -49,10 +50,12 @@ Result<Prepared> prepare(const ConfigurationFile& file) {
 MemoryNeed need_of(const config::Configuration& configuration) {
   const std::uint64_t nodes = configuration.nodes.size();
   const std::uint64_t pairs = configuration.readouts() * configuration.builders();
-  return {nodes * node_memory + pairs * pair_memory,
+  const std::uint64_t of_pair =
+      configuration.system.shaping.on() ? shaped_pair_memory : pair_memory;
+  return {nodes * node_memory + pairs * of_pair,
           fmt::format("{} for each of {} nodes and {} for each of {} pairs of a readout and a "
                       "builder unit",
-                      format_size(node_memory), nodes, format_size(pair_memory), pairs)};
+                      format_size(node_memory), nodes, format_size(of_pair), pairs)};
 }
 
 class PacedOutput final : public executive::RunOutput {
@@ -88,19 +91,22 @@ double saturation(const Prepared& prepared, const fabric::Fabric& network, doubl
   return bytes / (prepared.settings.fabric.topology.link_rate * duration_s * links);
 }
 
-Outcome outcome_of(const Prepared& prepared, System& system, const FabricCarrier& carrier) {
+Outcome outcome_of(const Prepared& prepared, System& system, const FabricCarrier& carrier,
+                   const NetworkState& at_begin) {
   const builder::RunSummary& summary = system.summary();
   Outcome outcome;
   // Of few events the first and the last may be close.
-  outcome.virtual_s = seconds(std::max(summary.duration, system.configuration().run.duration));
+  const bool by_events = system.configuration().system.events_max != 0;
+  outcome.virtual_s =
+      seconds(by_events ? summary.duration
+                        : std::max(summary.duration, system.configuration().run.duration));
   if (outcome.virtual_s > 0) {
     outcome.saturation = saturation(prepared, carrier.network(), outcome.virtual_s);
     outcome.per_node_bytes_per_s = static_cast<double>(summary.bytes_built) / outcome.virtual_s /
                                    static_cast<double>(system.builders());
   }
   outcome.latency = summary.latency;
-  outcome.messages = carrier.network().counters().messages;
-  add_network(outcome, carrier.network(),
+  add_network(outcome, carrier.network(), at_begin,
               fabric::to_picoseconds(system.world().now().time_since_epoch()));
   outcome.run = executive::to_json(summary, system.configuration().system);
   outcome.notes = prepared.substituted.notes;
@@ -146,6 +152,7 @@ Result<Outcome> run_event_builder(const ConfigurationFile& file, const Watch& wa
   const Substituted& substituted = prepared.substituted;
   auto network = FANIN_TRY(fabric::Fabric::make(prepared.settings.fabric));
   FabricCarrier carrier(std::move(network), substituted.host_of_node);
+  const NetworkState at_begin(carrier.network());
   PacedOutput output(prepared.settings.node.sink_rate);
 
   auto world = std::make_unique<net::VirtualWorld>(substituted.configuration.run.seed,
@@ -164,7 +171,7 @@ Result<Outcome> run_event_builder(const ConfigurationFile& file, const Watch& wa
     FANIN_TRY(system.start_all());
     return run(system, watch);
   }();
-  Outcome outcome = ran ? outcome_of(prepared, system, carrier) : Outcome{};
+  Outcome outcome = ran ? outcome_of(prepared, system, carrier, at_begin) : Outcome{};
   system.destroy_nodes();
   world.reset(); // before the pools: its messages hold their pages
   if (!ran) return std::unexpected(ran.error());

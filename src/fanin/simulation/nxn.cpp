@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -187,11 +188,13 @@ Result<Outcome> run_nxn(const ConfigurationFile& file, const Watch& watch) {
   const Time begin = Time{} + settings.traffic.warm_up;
   const Time end = begin + settings.traffic.duration;
   Outcome outcome;
+  std::optional<NetworkState> at_begin;
   const Result<> ran = [&]() -> Result<> {
     FANIN_TRY(nxn.make());
     run_until(*world, begin, end, watch);
     const std::uint64_t taken = nxn.bytes();
     const std::uint64_t carried = bytes_in(carrier.network(), settings);
+    at_begin.emplace(carrier.network());
     run_until(*world, end, end, watch);
     outcome.virtual_s = std::chrono::duration<double>(settings.traffic.duration).count();
     const double links = double{1} * settings.nodes * settings.fabric.topology.ports;
@@ -204,8 +207,8 @@ Result<Outcome> run_nxn(const ConfigurationFile& file, const Watch& watch) {
   nxn.take_down();
   world.reset();
   if (!ran) return std::unexpected(ran.error());
-  outcome.messages = carrier.network().counters().messages;
-  add_network(outcome, carrier.network(), fabric::to_picoseconds(end.time_since_epoch()));
+  add_network(outcome, carrier.network(), *at_begin,
+              fabric::to_picoseconds(settings.traffic.duration));
   outcome.wall_s = std::chrono::duration<double>(clock.now() - began).count();
   return outcome;
 }

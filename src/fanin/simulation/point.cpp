@@ -56,23 +56,32 @@ double events_per_s(const Outcome& outcome) {
 
 } // namespace
 
-void add_network(Outcome& outcome, const fabric::Fabric& network, fabric::Picoseconds end) {
+NetworkState::NetworkState(const fabric::Fabric& network) : counters(network.counters()) {
+  for (std::uint32_t link = 0; link < network.topology().links().size(); ++link)
+    bytes.push_back(network.bytes_over(link));
+}
+
+void add_network(Outcome& outcome, const fabric::Fabric& network, const NetworkState& before,
+                 fabric::Picoseconds time) {
   const fabric::FabricCounters& counters = network.counters();
   outcome.network_events = counters.events;
-  outcome.packets = counters.packets;
-  outcome.dropped = counters.dropped;
-  outcome.rerouted = counters.rerouted;
+  outcome.messages = counters.messages - before.counters.messages;
+  outcome.packets = counters.packets - before.counters.packets;
+  outcome.dropped = counters.dropped - before.counters.dropped;
+  outcome.rerouted = counters.rerouted - before.counters.rerouted;
   outcome.queue_most = counters.queue_most;
+  const auto bytes = [&](std::uint32_t link) {
+    return network.bytes_over(link) - before.bytes[link];
+  };
   std::vector<std::uint32_t> links(network.topology().links().size());
   std::iota(links.begin(), links.end(), 0U);
   const std::size_t count = std::min(busiest_shown, links.size());
   std::ranges::partial_sort(links, links.begin() + static_cast<std::ptrdiff_t>(count),
-                            std::ranges::greater{},
-                            [&](std::uint32_t link) { return network.bytes_over(link); });
+                            std::ranges::greater{}, bytes);
   for (const std::uint32_t link : std::span(links).first(count)) {
-    const fabric::Picoseconds used = network.link_rate().time_of(network.bytes_over(link));
+    const fabric::Picoseconds used = network.link_rate().time_of(bytes(link));
     outcome.busiest.push_back({.name = network.topology().name(link),
-                               .share = static_cast<double>(used) / static_cast<double>(end)});
+                               .share = static_cast<double>(used) / static_cast<double>(time)});
   }
 }
 

@@ -16,7 +16,7 @@ namespace fanin::simulation {
 
 struct LinkLoad {
   std::string name; // "host 3 to switch 0"
-  double share = 0; // of the time that the simulation took, 0 to 1
+  double share = 0; // of the virtual time that was measured, 0 to 1
 };
 
 struct Outcome {
@@ -29,7 +29,7 @@ struct Outcome {
   std::uint64_t packets = 0;
   std::uint64_t dropped = 0; // packets, sent again
   std::uint64_t rerouted = 0;
-  std::uint64_t queue_most = 0; // bytes in a queue of a switch
+  std::uint64_t queue_most = 0; // bytes in a queue of a switch, also in the warm-up
   std::vector<LinkLoad> busiest; // the busiest links, the first one most
   std::uint64_t trace_hash = 0; // of what the nodes have sent, where a run was simulated
   double wall_s = 0;
@@ -39,8 +39,16 @@ struct Outcome {
 
 using Point = std::vector<std::pair<std::string, std::string>>; // keys and values of a sweep
 
-// What the network itself says of the time from its begin to `end`.
-void add_network(Outcome& outcome, const fabric::Fabric& network, fabric::Picoseconds end);
+// What a network has counted at one time.
+struct NetworkState {
+  explicit NetworkState(const fabric::Fabric& network);
+  fabric::FabricCounters counters;
+  std::vector<std::uint64_t> bytes; // over each link
+};
+
+// What the network itself says of the time since then, which was so long.
+void add_network(Outcome& outcome, const fabric::Fabric& network, const NetworkState& before,
+                 fabric::Picoseconds time);
 
 [[nodiscard]] json::Value to_json(const Point& point, const Outcome& outcome);
 [[nodiscard]] json::Value to_json(const Point& point, const Error& error);

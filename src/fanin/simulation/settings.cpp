@@ -19,6 +19,22 @@ std::uint32_t natural(TableReader& reader, std::string_view key, std::uint32_t f
   return static_cast<std::uint32_t>(reader.integer(key, fallback, least, most));
 }
 
+constexpr Duration longest = std::chrono::hours{1};
+constexpr double slowest = 1000; // bytes per second
+
+Duration read_time(TableReader& reader, const char* key, Duration fallback) {
+  const Duration time = reader.duration(key, fallback);
+  if (time > longest) reader.reject(key, "must be at most 1 h");
+  return time;
+}
+
+// 0: there is no limit.
+double read_rate(TableReader& reader, const char* key) {
+  const double rate = reader.bandwidth(key, 0);
+  if (rate > 0 && rate < slowest) reader.reject(key, "must be at least 1 kB/s");
+  return rate;
+}
+
 void read_topology(TableReader& reader, fabric::TopologyOptions& to) {
   const std::size_t shape = reader.choice("topology", {"crossbar", "clos"});
   to.shape = static_cast<fabric::Shape>(shape);
@@ -28,7 +44,7 @@ void read_topology(TableReader& reader, fabric::TopologyOptions& to) {
   to.spines = natural(reader, "spines", to.spines, 1, 1024);
   to.leaves = natural(reader, "leaves", 0, 0, fabric::hosts_most);
   to.link_rate = reader.bandwidth("rate", to.link_rate);
-  to.link_latency = reader.duration("latency", to.link_latency);
+  to.link_latency = read_time(reader, "latency", to.link_latency);
 }
 
 void read_switches(TableReader& reader, fabric::FabricOptions& to) {
@@ -38,8 +54,8 @@ void read_switches(TableReader& reader, fabric::FabricOptions& to) {
   to.buffer = reader.size("buffer", to.buffer);
   const auto routing = reader.choice("routing", {"static", "table", "dispersive", "adaptive"});
   to.routing = static_cast<fabric::Routing>(routing);
-  to.reroute_after = reader.duration("reroute_after", to.reroute_after);
-  to.resend_after = reader.duration("resend_after", to.resend_after);
+  to.reroute_after = read_time(reader, "reroute_after", to.reroute_after);
+  to.resend_after = read_time(reader, "resend_after", to.resend_after);
   to.packet =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(reader.size("packet", to.packet), ~0U));
   to.packet_header = static_cast<std::uint32_t>(
@@ -48,27 +64,28 @@ void read_switches(TableReader& reader, fabric::FabricOptions& to) {
 }
 
 void read_interfaces(TableReader& reader, fabric::FabricOptions& to) {
-  to.nic_out = reader.bandwidth("nic_out", 0);
-  to.nic_in = reader.bandwidth("nic_in", 0);
+  to.nic_out = read_rate(reader, "nic_out");
+  to.nic_in = read_rate(reader, "nic_in");
   to.nic_shared = reader.boolean("nic_shared", false);
-  to.message_cost = reader.duration("message_cost", {});
+  to.message_cost = read_time(reader, "message_cost", {});
   to.queue_for_each_destination = reader.choice("nic_queues", {"fifo", "destinations"}) == 1;
 }
 
 void read_nodes(TableReader& reader, NodeSettings& to) {
   to.hosts = static_cast<Hosts>(reader.choice("hosts", {"units", "processes"}));
-  to.turn = reader.duration("cpu_turn", to.turn);
+  to.turn = read_time(reader, "cpu_turn", to.turn);
   if (to.turn <= Duration{}) reader.reject("cpu_turn", "a turn takes some time, as 500ns");
-  to.message = reader.duration("cpu_message", to.message);
-  to.processor_rate = reader.bandwidth("cpu_rate", 0);
-  to.sink_rate = reader.bandwidth("sink_rate", 0);
-  to.filter_time = reader.duration("filter_time", to.filter_time);
+  to.message = read_time(reader, "cpu_message", to.message);
+  to.processor_rate = read_rate(reader, "cpu_rate");
+  to.sink_rate = read_rate(reader, "sink_rate");
+  to.filter_time = read_time(reader, "filter_time", to.filter_time);
   to.filter_accepts_one_in =
       natural(reader, "filter_accepts_one_in", to.filter_accepts_one_in, 1, ~0U);
 }
 
 // [fabric.origin]: a key of [fabric] or [traffic], and where its value comes from.
-void read_origins(TableReader reader, std::string_view table, std::vector<Origin>& to) {
+void read_origins(TableReader& of, std::string_view table, std::vector<Origin>& to) {
+  TableReader reader = of.table("origin");
   static constexpr std::array<std::string_view, 3> kinds{"published", "assumed", "fitted"};
   if (reader.value() == nullptr) return;
   for (const settings::Entry& entry : reader.value()->entries) {
@@ -79,6 +96,8 @@ void read_origins(TableReader reader, std::string_view table, std::vector<Origin
       reader.reject(entry.key,
                     "says whether the value is \"published\", \"assumed\" or \"fitted\", "
                     "and then from where");
+    if (of.value()->find(entry.key) == nullptr)
+      reader.reject(entry.key, fmt::format("there is no such key in [{}]", table));
     to.push_back({.key = std::string(table) + "." + entry.key, .text = text});
   }
   reader.finish();
@@ -98,14 +117,12 @@ void read_traffic(TableReader reader, SimulationSettings& settings) {
   }
   to.destinations =
       static_cast<Destinations>(reader.choice("destinations", {"random", "round-robin", "pairs"}));
-  to.warm_up = reader.duration("warm_up", to.warm_up);
+  to.warm_up = read_time(reader, "warm_up", to.warm_up);
   to.duration = reader.duration("duration", to.duration);
-  constexpr Duration longest = std::chrono::hours{1};
   if (to.duration <= Duration{} || to.duration > longest)
     reader.reject("duration", "must be more than 0 and at most 1 h");
-  if (to.warm_up > longest) reader.reject("warm_up", "must be at most 1 h");
   to.seed = reader.integer("seed", to.seed);
-  read_origins(reader.table("origin"), "traffic", settings.origins);
+  read_origins(reader, "traffic", settings.origins);
   reader.finish();
 }
 
@@ -132,7 +149,7 @@ Result<SimulationSettings> read_settings(const settings::Value& root) {
   read_interfaces(reader, settings.fabric);
   read_nodes(reader, settings.node);
   settings.memory_most = reader.size("memory_max", 0);
-  read_origins(reader.table("origin"), "fabric", settings.origins);
+  read_origins(reader, "fabric", settings.origins);
   reader.finish();
   read_traffic(whole.table("traffic"), settings);
   check_together(reader, settings.fabric, problems);

@@ -29,15 +29,16 @@ net::Url sim_url(const std::string& host, std::size_t port) {
 // unknown_size.
 std::map<std::string, settings::Setting> emulated(const config::Source& source,
                                                   double trigger_rate_hz) {
+  const auto most = static_cast<double>(source.queue.fragment_max);
   double rate = trigger_rate_hz;
-  double size = static_cast<double>(unknown_size);
+  double size = std::min(static_cast<double>(unknown_size), most);
   if (rate > 0 && source.expected_bytes_per_s) {
     size = *source.expected_bytes_per_s / rate;
   } else if (rate <= 0) {
     rate = source.expected_bytes_per_s ? *source.expected_bytes_per_s / size : unknown_rate_hz;
   }
   std::map<std::string, settings::Setting> values;
-  const auto bytes = std::clamp(size, 1.0, static_cast<double>(source.queue.fragment_max));
+  const auto bytes = std::clamp(size, 1.0, most);
   values["size"].value = fmt::format("{}B", static_cast<std::uint64_t>(bytes));
   if (trigger_rate_hz <= 0) values["rate"].value = fmt::format("{}Hz", rate);
   return values;

@@ -40,7 +40,8 @@ Result<std::vector<std::string>> values_of(std::string_view list, const std::str
         return fail(
             ErrorKind::usage,
             fmt::format("--sweep {}: \"{}\" is no range of whole numbers, as 1..8", sweep, word));
-      for (std::uint64_t i = *first; i <= *last; ++i) values.push_back(fmt::to_string(i));
+      for (std::uint64_t i = 0; i <= *last - *first; ++i)
+        values.push_back(fmt::to_string(*first + i));
     } else if (word.empty()) {
       return fail(ErrorKind::usage, fmt::format("--sweep {}: a value is missing", sweep));
     } else {
@@ -62,13 +63,21 @@ struct Shared {
   explicit Shared(std::size_t points) : outcomes(points), passed(points) {}
 };
 
+// What libraries throw, as where memory is missing, ends this point alone.
+Result<Outcome> simulate_safely(const Simulate& simulate, const Point& point,
+                                const Watch& watch) try {
+  return simulate(point, watch);
+} catch (...) {
+  return std::unexpected(thrown());
+}
+
 void simulate_points(const std::vector<Point>& points, const Simulate& simulate, Shared& shared) {
   for (std::size_t i = shared.next++; i < points.size(); i = shared.next++) {
     const Watch watch = [&](const Passed& passed) {
       const std::scoped_lock lock(shared.mutex);
       shared.passed[i] = passed;
     };
-    auto outcome = simulate(points[i], watch);
+    auto outcome = simulate_safely(simulate, points[i], watch);
     const std::scoped_lock lock(shared.mutex);
     shared.outcomes[i] = std::move(outcome);
     shared.changed.notify_one();

@@ -16,7 +16,10 @@ using fabric::Fabric;
 using fabric::Picoseconds;
 using fabric::to_picoseconds;
 
-constexpr std::uint32_t backlog = 2; // messages that wait, for each queue of a sender
+// Messages that wait, for each queue of a sender. A new one need not go over the port that has
+// become free: so that none of several ports has nothing to send, more wait.
+constexpr std::uint32_t backlog = 2;
+constexpr std::uint32_t backlog_of_ports = 64;
 
 class Traffic {
 public:
@@ -44,16 +47,16 @@ public:
     const MonotonicClock clock;
     const Time began = clock.now();
     const bool pairs = !partners_.empty();
+    const std::uint32_t ports = settings_.fabric.topology.ports;
     const std::uint32_t queues =
-        settings_.fabric.topology.ports *
-        (settings_.fabric.queue_for_each_destination && !pairs ? settings_.nodes : 1);
-    for (std::uint32_t i = 0; i < backlog * queues; ++i) {
+        ports * (settings_.fabric.queue_for_each_destination && !pairs ? settings_.nodes : 1);
+    for (std::uint32_t i = 0; i < (ports == 1 ? backlog : backlog_of_ports) * queues; ++i) {
       for (std::uint32_t sender = 0; sender < senders_.size(); ++sender) send(sender);
     }
     ProgressCheck check(end_, watch);
     FANIN_TRY(advance_to(begin_, check));
     const std::uint64_t before = bytes_in();
-    const std::uint64_t payload_before = network_.counters().payload;
+    const NetworkState at_begin(network_);
     FANIN_TRY(advance_to(end_, check));
     const double bytes = static_cast<double>(bytes_in() - before);
 
@@ -62,11 +65,10 @@ public:
     const double links = (hosts() - first_receiver_) * settings_.fabric.topology.ports;
     outcome.saturation = bytes / (settings_.fabric.topology.link_rate * outcome.virtual_s * links);
     outcome.per_node_bytes_per_s =
-        static_cast<double>(network_.counters().payload - payload_before) / outcome.virtual_s /
-        settings_.nodes;
+        static_cast<double>(network_.counters().payload - at_begin.counters.payload) /
+        outcome.virtual_s / settings_.nodes;
     outcome.latency = latency_;
-    outcome.messages = messages_;
-    add_network(outcome, network_, end_);
+    add_network(outcome, network_, at_begin, end_ - begin_);
     outcome.wall_s = static_cast<double>((clock.now() - began).count()) * 1e-9;
     return outcome;
   }
@@ -120,7 +122,6 @@ private:
 
   void delivered(const Delivery& delivery) {
     if (delivery.last <= begin_ || delivery.last > end_) return;
-    ++messages_;
     latency_.add(Duration{(delivery.last - static_cast<Picoseconds>(delivery.tag)) / 1000});
   }
 
@@ -143,7 +144,6 @@ private:
   Picoseconds now_ = 0;
   std::vector<Sender> senders_; // the first hosts
   std::vector<std::uint32_t> partners_; // for each host the only one to which it sends; or empty
-  std::uint64_t messages_ = 0;
   Histogram latency_;
 };
 
