@@ -72,6 +72,11 @@ def test_a_number_is_above_all_in_the_registry_and_in_the_folder():
         assert [one["run"] for one in folder.listed()] == [1, 2, 41, 42, 43, 50]
 
 
+def test_a_registry_that_is_not_there_is_named():
+    done = fanin("runs", "--registry", "/nowhere/runs.sqlite")
+    assert done.returncode == 2 and "there is no registry of runs" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_people_say_later_what_a_run_was_worth():
     with Recorded() as folder:
         for _ in range(2):
@@ -145,6 +150,8 @@ def test_two_stages_are_one_run():
             number = run.finish()["run"]
         done = fanin("runs", "show", number, "--registry", registry, "--configuration")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count(f"# run {number}: ") == len(files)
+        parts = done.stdout.split(f"# run {number}: ")[1:]
+        assert len(parts) == len(files)
+        assert ["duration" in part for part in parts] == ["group" in part.partition("\n")[0] for part in parts], "it ends the groups"
         [entry] = json.loads(fanin("runs", "--registry", registry, "--json", "-").stdout)["runs"]
         assert entry["ok"] and entry["events"]["built"] > 0

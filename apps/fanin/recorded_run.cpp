@@ -63,7 +63,7 @@ std::string user_name() {
 
 Result<std::unique_ptr<RecordedRun>>
 RecordedRun::begin(std::span<const config::Configuration> configurations,
-                   std::vector<operation::NamedText> files, std::vector<std::string> overrides) {
+                   std::vector<operation::UsedConfiguration> used) {
   const std::string path = FANIN_TRY(registry_of(configurations));
   std::error_code ignored; // opening the file says it
   std::filesystem::create_directories(std::filesystem::absolute(path).parent_path(), ignored);
@@ -73,8 +73,8 @@ RecordedRun::begin(std::span<const config::Configuration> configurations,
                         .comment = configurations.front().run.comment,
                         .who = user_name(),
                         .host = host_name(),
-                        .configurations = std::move(files),
-                        .overrides = std::move(overrides)};
+                        .configurations = std::move(used),
+                        .unix_ns = executive::unix_ns()};
   std::vector<std::string> folders;
   std::optional<RunNumber> wanted;
   for (const config::Configuration& one : configurations) {

@@ -20,11 +20,11 @@ namespace fanin::command {
 class RecordedRun {
 public:
   // Takes a number above all in the registry and in the folders of the run's files: the one that
-  // they give, where one does. `files`: what the configurations were read from. Errors: those of
+  // they give, where one does. `used`: what the configurations were read from. Errors: those of
   // the registry and of storage::RunNumbers; usage: the number was given before.
   [[nodiscard]] static Result<std::unique_ptr<RecordedRun>>
   begin(std::span<const config::Configuration> configurations,
-        std::vector<operation::NamedText> files, std::vector<std::string> overrides);
+        std::vector<operation::UsedConfiguration> used);
 
   [[nodiscard]] RunNumber number() const { return number_; }
   [[nodiscard]] std::uint64_t id() const { return id_; }

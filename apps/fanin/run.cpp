@@ -284,7 +284,7 @@ Result<int> run(const RunOptions& options) {
   std::unique_ptr<RecordedRun> record;
   if (!options.one_of_several && has_event_manager(nodes) && !configuration.run.registry.empty()) {
     record =
-        FANIN_TRY(RecordedRun::begin({&configuration, 1}, {{file, text}}, all_overrides(options)));
+        FANIN_TRY(RecordedRun::begin({&configuration, 1}, {{file, text, all_overrides(options)}}));
     configuration.run.number = record->number();
     configuration.run.id = record->id();
   }

@@ -158,11 +158,11 @@ Result<int> run_several(const RunOptions& options) {
       several.configurations, [](const auto& one) { return !one.run.registry.empty(); });
   std::unique_ptr<RecordedRun> record;
   if (recorded) {
-    std::vector<operation::NamedText> files;
+    std::vector<operation::UsedConfiguration> used;
     for (std::size_t i = 0; i < several.texts.size(); ++i)
-      files.push_back({options.configurations[i], several.texts[i]});
-    record = FANIN_TRY(
-        RecordedRun::begin(several.configurations, std::move(files), overrides_of(options, true)));
+      used.push_back({options.configurations[i], several.texts[i],
+                      overrides_of(options, several.configurations[i].forwards())});
+    record = FANIN_TRY(RecordedRun::begin(several.configurations, std::move(used)));
   }
   const auto status = launch(std::move(several), stages, options, record.get(), json);
   if (!status && record) record->end_without_result(status.error().text);

@@ -15,6 +15,7 @@
 #include "fanin/base/printable.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/executive/run_output.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/operation/registry.hpp"
 #include "fanin/settings/tree.hpp"
@@ -87,7 +88,6 @@ json::Value to_json(const RunEntry& run) {
     value[key] = run.result.at(key);
   value["comment"] = run.comment;
   value["quality"] = operation::name(run.quality);
-  value["overrides"] = json::List(run.overrides.begin(), run.overrides.end());
   return value;
 }
 
@@ -148,10 +148,10 @@ Result<int> list(const RunsArguments& arguments) {
 Result<std::string> configurations_of(Registry& registry, const RunEntry& run) {
   const auto files = FANIN_TRY(registry.configurations(run.number));
   std::string text;
-  for (const operation::NamedText& file : files) {
+  for (const operation::UsedConfiguration& file : files) {
     auto root = FANIN_TRY(settings::parse_toml(file.text, file.name));
     std::uint32_t ordinal = 0;
-    for (const std::string& override : run.overrides)
+    for (const std::string& override : file.overrides)
       FANIN_TRY(settings::override_value(root, override, ++ordinal));
     text +=
         fmt::format("# run {}: {}\n{}", run.number, printable(file.name), settings::to_toml(root));
@@ -188,7 +188,8 @@ Result<int> show(const RunsArguments& arguments) {
 
 Result<int> comment(const RunsArguments& arguments) {
   auto registry = FANIN_TRY(Registry::open(arguments.registry, Access::write));
-  FANIN_TRY(registry.set_comment(arguments.run, arguments.text, user_name()));
+  FANIN_TRY(
+      registry.set_comment(arguments.run, arguments.text, {user_name(), executive::unix_ns()}));
   return status_done;
 }
 
@@ -196,7 +197,7 @@ Result<int> set_quality(const RunsArguments& arguments) {
   auto registry = FANIN_TRY(Registry::open(arguments.registry, Access::write));
   const auto quality =
       operation::quality_named(arguments.text).value_or(operation::Quality::unknown);
-  FANIN_TRY(registry.set_quality(arguments.run, quality, user_name()));
+  FANIN_TRY(registry.set_quality(arguments.run, quality, {user_name(), executive::unix_ns()}));
   return status_done;
 }
 

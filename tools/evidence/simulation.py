@@ -124,7 +124,7 @@ def changed_rows():
 
 
 KEYS = ("point", "saturation", "per_node_bytes_per_s", "latency_us", "virtual_s", "wall_s", "network_events", "network_events_per_s",
-        "packets_dropped", "messages", "error", "ok")
+        "packets_dropped", "messages")
 
 
 def measure(fanin, row, testbed):
@@ -138,7 +138,7 @@ def headline(measured):
 
 
 def shown(point):
-    return f"{100 * point['saturation']:.2f} %" if "saturation" in point else point["error"]
+    return f"{100 * point['saturation']:.2f} %"
 
 
 def of_table(found, name):
@@ -147,7 +147,7 @@ def of_table(found, name):
 
 def points(found, row, key):
     """Of this row, by the value of a key of its sweep."""
-    return {one["point"][key]: one for measured in good(found, [row]) for one in measured["points"] if "saturation" in one}
+    return {one["point"][key]: one for measured in good(found, [row]) for one in measured["points"]}
 
 
 def off(simulated, published):
@@ -189,7 +189,7 @@ def pair_table(found):
 
 def clos_tables(found):
     by_ports = {name: {(one["point"]["fabric.ports"], one["point"]["fabric.nodes"]): one["per_node_bytes_per_s"] / 1e6
-                       for measured in good(found, [row]) for one in measured["points"] if "saturation" in one}
+                       for measured in good(found, [row]) for one in measured["points"]}
                 for name, row in CLOS.items()}
     for title, published, names in (("Table V", TABLE_V, ("in turns", "random", "nxn")), ("Table VI", TABLE_VI, ("event builder",))):
         lines = [[ports, str(i + 1), f"{value:.1f}", *(off(by_ports[name][ports, str(i + 1)], value) if (ports, str(i + 1)) in by_ports[name]

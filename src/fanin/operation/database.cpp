@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <sqlite3.h>
 
@@ -97,6 +99,12 @@ Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_EXRESCODE, nullptr);
   std::unique_ptr<Database> database(new Database(path, handle));
+  if (access == Access::read && (code & 0xff) == SQLITE_CANTOPEN &&
+      ::access(path.c_str(), F_OK) != 0)
+    return fail(ErrorKind::not_found,
+                fmt::format("{}: there is no registry of runs: give the file that run.registry "
+                            "names (--registry)",
+                            path));
   if (code != SQLITE_OK) return failed(path, handle, code);
   sqlite3_busy_timeout(handle, patience_ms);
   // A write-ahead log fails on the file systems of clusters.

@@ -37,8 +37,9 @@ private:
   int bound_ = 0;
 };
 
-// Errors of all: refused (locked by another process for long, read-only, no such folder),
-// exhausted (a full disk), malformed (it is no such file, or damaged). Thread: one at a time.
+// Errors of all: not_found (there is no file to read), refused (locked by another process for long,
+// read-only, no such folder), exhausted (a full disk), malformed (it is no such file, or damaged).
+// Thread: one at a time.
 class Database {
 public:
   enum class Access : std::uint8_t {

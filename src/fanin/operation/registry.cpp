@@ -10,7 +10,6 @@
 
 #include "fanin/base/home.hpp"
 #include "fanin/base/try.hpp"
-#include "fanin/executive/run_output.hpp"
 
 namespace fanin::operation {
 namespace {
@@ -23,13 +22,13 @@ constexpr std::array qualities{std::pair{Quality::unknown, "unknown"},
 constexpr const char* tables = R"(
 CREATE TABLE runs (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, comment TEXT NOT NULL,
-  quality TEXT NOT NULL, who TEXT NOT NULL, host TEXT NOT NULL, overrides TEXT NOT NULL,
+  quality TEXT NOT NULL, who TEXT NOT NULL, host TEXT NOT NULL,
   reserved_ns INTEGER NOT NULL, begun_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
   reason TEXT NOT NULL, result TEXT NOT NULL);
 CREATE TABLE configurations (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run_configurations (
   run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, name TEXT NOT NULL,
-  sha256 TEXT NOT NULL REFERENCES configurations, PRIMARY KEY (run, position)) WITHOUT ROWID;
+  overrides TEXT NOT NULL, sha256 TEXT NOT NULL REFERENCES configurations, PRIMARY KEY (run, position)) WITHOUT ROWID;
 CREATE TABLE log (
   run INTEGER NOT NULL REFERENCES runs, at_ns INTEGER NOT NULL, level TEXT NOT NULL,
   text TEXT NOT NULL);
@@ -38,7 +37,7 @@ CREATE TABLE changes (
   run INTEGER NOT NULL REFERENCES runs, at_ns INTEGER NOT NULL, who TEXT NOT NULL,
   what TEXT NOT NULL, before TEXT NOT NULL);
 )";
-constexpr const char* run_columns = "number, id, kind, comment, quality, who, host, overrides, "
+constexpr const char* run_columns = "number, id, kind, comment, quality, who, host, "
                                     "reserved_ns, begun_ns, ended_ns, reason, result";
 
 std::string sha256(std::string_view text) {
@@ -58,14 +57,11 @@ RunEntry entry_of(const Statement& row) {
   entry.quality = quality_named(row.text(4)).value_or(Quality::unknown);
   entry.who = row.text(5);
   entry.host = row.text(6);
-  if (const auto overrides = json::Value::parse(row.text(7))) {
-    for (const json::Value& one : overrides->list()) entry.overrides.push_back(one.text());
-  }
-  entry.reserved_ns = row.integer(8);
-  entry.begun_ns = row.integer(9);
-  entry.ended_ns = row.integer(10);
-  entry.reason = row.text(11);
-  if (auto result = json::Value::parse(row.text(12))) entry.result = std::move(*result);
+  entry.reserved_ns = row.integer(7);
+  entry.begun_ns = row.integer(8);
+  entry.ended_ns = row.integer(9);
+  entry.reason = row.text(10);
+  if (auto result = json::Value::parse(row.text(11))) entry.result = std::move(*result);
   return entry;
 }
 
@@ -146,9 +142,8 @@ Result<RunNumber> Registry::reserve(const NewRun& run,
   auto highest = FANIN_TRY(database_->prepare("SELECT max(number) FROM runs"));
   FANIN_TRY(highest.step());
   const RunNumber number = FANIN_TRY(take(static_cast<RunNumber>(highest.integer(0)) + 1));
-  json::List overrides(run.overrides.begin(), run.overrides.end());
   auto insert = FANIN_TRY(database_->prepare(fmt::format(
-      "INSERT INTO runs ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', '')", run_columns)));
+      "INSERT INTO runs ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', '')", run_columns)));
   insert.bind(std::int64_t{number})
       .bind(fmt::format("{:016x}", run.id))
       .bind(run.kind)
@@ -156,8 +151,7 @@ Result<RunNumber> Registry::reserve(const NewRun& run,
       .bind(name(Quality::unknown))
       .bind(run.who)
       .bind(run.host)
-      .bind(json::Value(std::move(overrides)).dump())
-      .bind(executive::unix_ns());
+      .bind(run.unix_ns);
   FANIN_TRY(insert.run());
   FANIN_TRY(add_configurations(number, run));
   FANIN_TRY(transaction.commit());
@@ -166,14 +160,17 @@ Result<RunNumber> Registry::reserve(const NewRun& run,
 
 Result<> Registry::add_configurations(RunNumber run, const NewRun& what) {
   for (std::size_t i = 0; i < what.configurations.size(); ++i) {
-    const NamedText& one = what.configurations[i];
+    const UsedConfiguration& one = what.configurations[i];
     const std::string hash = sha256(one.text);
     auto text = FANIN_TRY(
         database_->prepare("INSERT OR IGNORE INTO configurations (sha256, text) VALUES (?, ?)"));
     FANIN_TRY(text.bind(hash).bind(one.text).run());
     auto place = FANIN_TRY(database_->prepare(
-        "INSERT INTO run_configurations (run, position, name, sha256) VALUES (?, ?, ?, ?)"));
-    place.bind(std::int64_t{run}).bind(static_cast<std::int64_t>(i)).bind(one.name).bind(hash);
+        "INSERT INTO run_configurations (run, position, name, overrides, sha256) "
+        "VALUES (?, ?, ?, ?, ?)"));
+    json::List overrides(one.overrides.begin(), one.overrides.end());
+    place.bind(std::int64_t{run}).bind(static_cast<std::int64_t>(i)).bind(one.name);
+    place.bind(json::Value(std::move(overrides)).dump()).bind(hash);
     FANIN_TRY(place.run());
   }
   return {};
@@ -200,16 +197,16 @@ Result<> Registry::ended(RunNumber run, std::int64_t unix_ns, const std::string&
   return transaction.commit();
 }
 
-Result<> Registry::set_comment(RunNumber run, const std::string& text, const std::string& who) {
-  return change(run, "comment", text, who);
+Result<> Registry::set_comment(RunNumber run, const std::string& text, const Change& by) {
+  return change(run, "comment", text, by);
 }
 
-Result<> Registry::set_quality(RunNumber run, Quality quality, const std::string& who) {
-  return change(run, "quality", name(quality), who);
+Result<> Registry::set_quality(RunNumber run, Quality quality, const Change& by) {
+  return change(run, "quality", name(quality), by);
 }
 
 Result<> Registry::change(RunNumber run, std::string_view column, std::string_view value,
-                          const std::string& who) {
+                          const Change& by) {
   auto transaction = FANIN_TRY(Transaction::begin(*database_));
   auto before =
       FANIN_TRY(database_->prepare(fmt::format("SELECT {} FROM runs WHERE number = ?", column)));
@@ -217,7 +214,7 @@ Result<> Registry::change(RunNumber run, std::string_view column, std::string_vi
   if (!there) return no_run(database_->path(), run);
   auto keep = FANIN_TRY(database_->prepare(
       "INSERT INTO changes (run, at_ns, who, what, before) VALUES (?, ?, ?, ?, ?)"));
-  keep.bind(std::int64_t{run}).bind(executive::unix_ns()).bind(who).bind(column);
+  keep.bind(std::int64_t{run}).bind(by.unix_ns).bind(by.who).bind(column);
   FANIN_TRY(keep.bind(before.text(0)).run());
   auto update =
       FANIN_TRY(database_->prepare(fmt::format("UPDATE runs SET {} = ? WHERE number = ?", column)));
@@ -251,13 +248,19 @@ Result<RunEntry> Registry::find(RunNumber run) {
   return entry_of(statement);
 }
 
-Result<std::vector<NamedText>> Registry::configurations(RunNumber run) {
-  auto statement = FANIN_TRY(database_->prepare(
-      "SELECT name, text FROM run_configurations JOIN configurations USING (sha256) WHERE run = ? "
-      "ORDER BY position"));
+Result<std::vector<UsedConfiguration>> Registry::configurations(RunNumber run) {
+  auto statement =
+      FANIN_TRY(database_->prepare("SELECT name, text, overrides FROM run_configurations JOIN "
+                                   "configurations USING (sha256) WHERE run = ? "
+                                   "ORDER BY position"));
   statement.bind(std::int64_t{run});
-  std::vector<NamedText> all;
-  while (FANIN_TRY(statement.step())) all.push_back({statement.text(0), statement.text(1)});
+  std::vector<UsedConfiguration> all;
+  while (FANIN_TRY(statement.step())) {
+    all.push_back({statement.text(0), statement.text(1), {}});
+    const auto overrides = json::Value::parse(statement.text(2));
+    if (!overrides) continue;
+    for (const json::Value& one : overrides->list()) all.back().overrides.push_back(one.text());
+  }
   return all;
 }
 

@@ -17,10 +17,11 @@
 
 namespace fanin::operation {
 
-// A configuration as it was read.
-struct NamedText {
+// A configuration as it was read, and what changed it.
+struct UsedConfiguration {
   std::string name; // of the file
   std::string text;
+  std::vector<std::string> overrides; // KEY=VALUE
 };
 
 struct NewRun {
@@ -29,8 +30,14 @@ struct NewRun {
   std::string comment;
   std::string who; // the user
   std::string host;
-  std::vector<NamedText> configurations;
-  std::vector<std::string> overrides; // KEY=VALUE
+  std::vector<UsedConfiguration> configurations;
+  std::int64_t unix_ns = 0; // now
+};
+
+// Who changes an entry, and when.
+struct Change {
+  std::string who;
+  std::int64_t unix_ns = 0;
 };
 
 enum class Quality : std::uint8_t { unknown, good, bad };
@@ -51,7 +58,6 @@ struct RunEntry {
   Quality quality = Quality::unknown;
   std::string who;
   std::string host;
-  std::vector<std::string> overrides;
   std::int64_t reserved_ns = 0; // UTC, as all times
   std::int64_t begun_ns = 0; // 0: not
   std::int64_t ended_ns = 0; // 0: not, as far as is known
@@ -68,6 +74,7 @@ struct RunFilter {
 };
 
 // Errors of all: those of Database; malformed: the file is of a later version, or none of runs.
+// Knows no clock.
 // Thread: one at a time.
 class Registry {
 public:
@@ -83,15 +90,14 @@ public:
   [[nodiscard]] Result<> ended(RunNumber run, std::int64_t unix_ns, const std::string& reason,
                                const json::Value& result, std::span<const LogLine> log);
   // By whom it is changed, and what it was, stays known. Errors: not_found.
-  [[nodiscard]] Result<> set_comment(RunNumber run, const std::string& text,
-                                     const std::string& who);
-  [[nodiscard]] Result<> set_quality(RunNumber run, Quality quality, const std::string& who);
+  [[nodiscard]] Result<> set_comment(RunNumber run, const std::string& text, const Change& by);
+  [[nodiscard]] Result<> set_quality(RunNumber run, Quality quality, const Change& by);
 
   // Ascending by number.
   [[nodiscard]] Result<std::vector<RunEntry>> list(const RunFilter& filter);
   // Errors: not_found.
   [[nodiscard]] Result<RunEntry> find(RunNumber run);
-  [[nodiscard]] Result<std::vector<NamedText>> configurations(RunNumber run);
+  [[nodiscard]] Result<std::vector<UsedConfiguration>> configurations(RunNumber run);
   [[nodiscard]] Result<std::vector<LogLine>> log(RunNumber run);
 
 private:
@@ -99,7 +105,7 @@ private:
   [[nodiscard]] Result<> check_tables(Database::Access access);
   [[nodiscard]] Result<> add_configurations(RunNumber run, const NewRun& what);
   [[nodiscard]] Result<> change(RunNumber run, std::string_view column, std::string_view value,
-                                const std::string& who);
+                                const Change& by);
 
   std::unique_ptr<Database> database_;
 };

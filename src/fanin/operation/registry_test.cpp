@@ -37,8 +37,8 @@ protected:
             .comment = "beam 150 GeV",
             .who = "shifter",
             .host = "daq1",
-            .configurations = {{"run.toml", "[run]\noutput = \"x\"\n"}},
-            .overrides = {"run.events=3"}};
+            .configurations = {{"run.toml", "[run]\noutput = \"x\"\n", {"run.events=3"}}},
+            .unix_ns = 10};
   }
 
   std::string folder_;
@@ -61,7 +61,7 @@ TEST_F(Registries, keep_what_a_run_was) {
   EXPECT_EQ(found->kind, "physics");
   EXPECT_EQ(found->comment, "beam 150 GeV");
   EXPECT_EQ(found->who, "shifter");
-  EXPECT_EQ(found->overrides, std::vector<std::string>{"run.events=3"});
+  EXPECT_EQ(found->reserved_ns, 10);
   EXPECT_EQ(found->begun_ns, 20);
   EXPECT_EQ(found->ended_ns, 30);
   EXPECT_EQ(found->reason, "stopped");
@@ -69,6 +69,7 @@ TEST_F(Registries, keep_what_a_run_was) {
   const auto configurations = registry.configurations(1);
   ASSERT_EQ(configurations->size(), 1U);
   EXPECT_EQ(configurations->front().text, "[run]\noutput = \"x\"\n");
+  EXPECT_EQ(configurations->front().overrides, std::vector<std::string>{"run.events=3"});
   ASSERT_EQ(registry.log(1)->size(), 1U);
   EXPECT_EQ(registry.log(1)->front().text, "em a line");
 }
@@ -104,7 +105,7 @@ TEST_F(Registries, list_what_is_asked_for) {
   Registry registry = open();
   for (const char* kind : {"physics", "test", "physics"})
     ASSERT_TRUE(registry.reserve(run(kind), any).has_value());
-  ASSERT_TRUE(registry.set_quality(3, Quality::bad, "expert").has_value());
+  ASSERT_TRUE(registry.set_quality(3, Quality::bad, {"expert", 1}).has_value());
   const auto numbers = [&](const RunFilter& filter) {
     std::vector<RunNumber> all;
     const auto runs = registry.list(filter);
@@ -121,13 +122,13 @@ TEST_F(Registries, list_what_is_asked_for) {
 TEST_F(Registries, remember_what_a_comment_was) {
   Registry registry = open();
   ASSERT_TRUE(registry.reserve(run(), any).has_value());
-  ASSERT_TRUE(registry.set_comment(1, "\"'; DROP TABLE runs", "expert").has_value());
+  ASSERT_TRUE(registry.set_comment(1, "\"'; DROP TABLE runs", {"expert", 1}).has_value());
   EXPECT_EQ(registry.find(1)->comment, "\"'; DROP TABLE runs");
   auto database = Database::open(path(), Access::read);
   auto before = (*database)->prepare("SELECT who, what, before FROM changes");
   ASSERT_TRUE(*before->step());
   EXPECT_EQ(before->text(0) + before->text(1) + before->text(2), "expertcommentbeam 150 GeV");
-  EXPECT_THAT(registry.set_comment(9, "x", "y").error().text, HasSubstr("has no run 9"));
+  EXPECT_THAT(registry.set_comment(9, "x", {"y", 1}).error().text, HasSubstr("has no run 9"));
 }
 
 TEST_F(Registries, that_are_none_are_refused_with_the_remedy) {

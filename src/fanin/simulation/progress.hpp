@@ -11,7 +11,7 @@
 
 namespace fanin::simulation {
 
-// Virtual time.
+// How far a simulation is, in virtual time.
 struct Passed {
   Duration now{};
   Duration end{}; // 0: not known before it is there
