@@ -29,9 +29,9 @@
 #include "fanin/executive/report_pipe.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/operation/recorded_run.hpp"
 #include "fanin/settings/tree.hpp"
 #include "plugin_end_report.hpp"
-#include "recorded_run.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -56,14 +56,15 @@ using Plans = std::vector<executive::NodePlan>;
 class Show {
 public:
   // `decides`: the event manager is here, and with it the result.
-  // `record`: of the run, in a registry; may be null, and outlives this.
+  // `keeper`: of the run; may be null, and outlives this.
   Show(const config::Configuration& configuration, const Plans& plans, const RunOptions& options,
-       bool decides, RecordedRun* record, OutputFile& json)
+       bool decides, operation::RunKeeper* keeper, OutputFile& json)
       : decides_(decides),
-        record_(record),
+        keeper_(keeper),
         view_(configuration, plans),
-        screen_(options.one_of_several ? screen_of_parent(options.report_descriptor)
-                                       : screen_on_terminal(options, json)) {
+        screen_(options.one_of_several       ? screen_of_parent(options.report_descriptor)
+                : options.control != nullptr ? screen_of_control()
+                                             : screen_on_terminal(options, json)) {
     if (const auto unknown = executive::unknown_rates(configuration); !unknown.empty())
       log(LogLevel::info, unknown);
   }
@@ -71,7 +72,7 @@ public:
   [[nodiscard]] executive::RunView& view() { return view_; }
   void log(LogLevel level, std::string_view text) {
     screen_->log(level, text);
-    if (record_ != nullptr) record_->log(level, text);
+    if (keeper_ != nullptr) keeper_->log(level, text);
   }
 
   // Of a report that the view has seen.
@@ -91,8 +92,13 @@ public:
     } else if (kind == "end" && !report.at("ok").boolean()) {
       on_failed_end(node, report.at("error").text(), report.at("too_late").boolean());
     }
-    if (kind == "progress" && record_ != nullptr) record_->on_progress(report);
-    if (kind == "progress" || kind == "frozen") screen_->progress(report, view_);
+    json::Value more = report;
+    if (kind == "progress") {
+      more["line"] = view_.progress_line();
+      more["ready"] = view_.only_senders_missing();
+    }
+    if (keeper_ != nullptr) keeper_->on_report(more, "");
+    screen_->on_report(more, view_);
   }
 
   // The table and the JSON object; the exit status.
@@ -102,7 +108,7 @@ public:
     const std::string text = decides_ ? "\n" + executive::summary_text(result)
                              : good   ? ""
                                       : "\n" + executive::nodes_text(result);
-    if (record_ != nullptr) record_->end(result);
+    if (keeper_ != nullptr) complain_of(keeper_->end(result));
     FANIN_TRY(screen_->finish(result, text));
     return good ? status_done : status_failed;
   }
@@ -123,7 +129,7 @@ private:
   static constexpr std::size_t errors_max = 16;
 
   bool decides_;
-  RecordedRun* record_;
+  operation::RunKeeper* keeper_;
   std::deque<std::string> errors_; // the last that were shown
   executive::RunView view_;
   std::unique_ptr<RunScreen> screen_;
@@ -151,6 +157,13 @@ bool has_event_manager(const std::vector<std::size_t>& nodes) {
   return std::ranges::find(nodes, 0U) != nodes.end();
 }
 
+// Of the launcher that has started this process.
+executive::TakeRequests requests_of(const RunOptions& options) {
+  if (options.control != nullptr) return options.control->requests();
+  if (options.request_descriptor < 0) return {};
+  return executive::requests_from(options.request_descriptor);
+}
+
 // Runs nodes in this process; an error if they did not come so far as to say so themselves, or if
 // an application or a transport of a plug-in throws.
 Result<bool> run_here(const config::Configuration& configuration,
@@ -172,7 +185,8 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
                                .report = [&pipe](const json::Value& report) { pipe.write(report); },
                                .attended = false,
                                .signals_from = executive::SignalsFrom::launcher,
-                               .session = options.session});
+                               .session = options.session,
+                               .requests = requests_of(options)});
   if (done) return *done ? status_done : status_failed;
   for (const std::size_t node : nodes) {
     pipe.write(json::Object{{"report", "end"},
@@ -187,15 +201,16 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 // Nodes that a user has started in this process, all of them or one.
 Result<int> run_alone(const config::Configuration& configuration, const Plans& plans,
                       const std::vector<std::size_t>& nodes, const RunOptions& options,
-                      RecordedRun* record, OutputFile& json) {
-  Show show(configuration, plans, options, has_event_manager(nodes), record, json);
+                      operation::RunKeeper* keeper, OutputFile& json) {
+  Show show(configuration, plans, options, has_event_manager(nodes), keeper, json);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
     show.on_report(message);
   };
-  FANIN_TRY(run_here(
-      configuration,
-      {.nodes = nodes, .report = report, .signals_from = signals_from(configuration, options)}));
+  FANIN_TRY(run_here(configuration, {.nodes = nodes,
+                                     .report = report,
+                                     .signals_from = signals_from(configuration, options),
+                                     .requests = requests_of(options)}));
   return show.finish();
 }
 
@@ -203,9 +218,9 @@ Result<int> run_alone(const config::Configuration& configuration, const Plans& p
 // lasts.
 Result<int> launch(const config::Configuration& configuration, const Plans& plans, std::string file,
                    const std::vector<std::size_t>& processes, const executive::HostList* hosts,
-                   const RunOptions& options, RecordedRun* record, OutputFile& json) {
+                   const RunOptions& options, operation::RunKeeper* keeper, OutputFile& json) {
   Show show(configuration, plans, options, has_event_manager(nodes_of(configuration, processes)),
-            record, json);
+            keeper, json);
   executive::LauncherOptions launcher;
   launcher.command = {options.program, "run", options.configurations.front()};
   for (const auto& assignment : all_overrides(options)) {
@@ -219,6 +234,7 @@ Result<int> launch(const config::Configuration& configuration, const Plans& plan
   }
   if (configuration.run.id_is_shared) launcher.command.emplace_back("--shared-run-id");
   launcher.by_hand = launcher.command;
+  if (configuration.run.controlled) launcher.command.emplace_back("--controlled");
   if (hosts != nullptr) {
     launcher.command.insert(launcher.command.end(), {"--assigned", hosts->addresses()});
     launcher.by_hand.emplace_back(options.testbed ? "--testbed" : "--hosts");
@@ -230,6 +246,7 @@ Result<int> launch(const config::Configuration& configuration, const Plans& plan
   launcher.input = std::move(file);
   launcher.processes = processes;
   launcher.signals_from = signals_from(configuration, options);
+  launcher.requests = requests_of(options);
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
   FANIN_TRY(executive::run_processes(configuration, show.view(), std::move(launcher)));
@@ -253,9 +270,7 @@ Result<> assign(config::Configuration& configuration,
 }
 
 Result<int> run(const RunOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   std::signal(SIGXFSZ, SIG_IGN); // a file may not grow (ulimit -f): another one is begun
-  const PluginEndReport end_report;
   // Children read what their launcher has read.
   const bool started = options.report_descriptor >= 0;
   const bool child = started && !options.one_of_several;
@@ -264,13 +279,14 @@ Result<int> run(const RunOptions& options) {
   auto configuration = FANIN_TRY(config::parse(text, file, all_overrides(options)));
   configuration.run.id = options.run_id;
   configuration.run.id_is_shared = options.one_of_several || options.shared_run_id;
+  configuration.run.controlled = options.controlled;
   const auto hosts = FANIN_TRY(read_hosts(options));
   FANIN_TRY(assign(configuration, hosts, options));
   const auto processes =
       FANIN_TRY(hosts ? executive::processes_elsewhere(configuration, options.node)
                       : executive::processes_here(configuration, options.node));
   const auto nodes = nodes_of(configuration, processes);
-  const bool alone = processes.size() == 1 && !hosts;
+  const bool alone = processes.size() == 1 && !hosts && options.control == nullptr;
   if (options.one_of_several) {
     name_process(std::filesystem::path(file).stem());
   } else if (alone) {
@@ -281,17 +297,34 @@ Result<int> run(const RunOptions& options) {
   const auto plans =
       FANIN_TRY(executive::check_here(configuration, hosts ? std::vector<std::size_t>{} : nodes));
   auto json = FANIN_TRY(OutputFile::open("--json", options.json));
-  std::unique_ptr<RecordedRun> record;
-  if (!options.one_of_several && has_event_manager(nodes) && !configuration.run.registry.empty()) {
-    record =
-        FANIN_TRY(RecordedRun::begin({&configuration, 1}, {{file, text, all_overrides(options)}}));
-    configuration.run.number = record->number();
-    configuration.run.id = record->id();
+  std::unique_ptr<operation::RecordedRun> record;
+  if (!configuration.run.id && has_event_manager(nodes) && !configuration.run.registry.empty()) {
+    record = FANIN_TRY(
+        operation::RecordedRun::begin({&configuration, 1}, {{file, text, all_overrides(options)}}));
+    configuration.run.number = record->run().number;
+    configuration.run.id = record->run().id;
   }
-  const auto status = alone ? run_alone(configuration, plans, nodes, options, record.get(), json)
+  operation::RunKeeper* const keeper = options.control != nullptr
+                                           ? static_cast<operation::RunKeeper*>(options.control)
+                                           : record.get();
+  const auto status = alone ? run_alone(configuration, plans, nodes, options, keeper, json)
                             : launch(configuration, plans, std::move(text), processes,
-                                     hosts ? &*hosts : nullptr, options, record.get(), json);
-  if (!status && record) record->end_without_result(status.error().text);
+                                     hosts ? &*hosts : nullptr, options, keeper, json);
+  if (!status && record) complain_of(record->end_without_result(status.error().text));
+  return status;
+}
+
+Result<int> run_any(RunOptions options) {
+  std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
+  const PluginEndReport end_report;
+  const auto chosen = [&] {
+    return options.configurations.size() > 1 ? run_several(options) : run(options);
+  };
+  if (options.control_descriptor < 0) return chosen();
+  operation::ControlledRun control(Descriptor(options.control_descriptor), options.control_end);
+  options.control = &control;
+  auto status = chosen();
+  if (!status) complain_of(control.end_without_result(status.error().text));
   return status;
 }
 
@@ -353,11 +386,13 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
       ->group(""); // likewise, of several configurations
   command->add_option("--run-id", options->run_id)->group(""); // likewise
   command->add_flag("--shared-run-id", options->shared_run_id)->group(""); // likewise
+  command->add_flag("--controlled", options->controlled)->group(""); // likewise
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
+  command->add_option("--request-fd", options->request_descriptor)->group(""); // likewise
+  command->add_option("--control-fd", options->control_descriptor)->group(""); // of run control's
+  command->add_option("--control-end", options->control_end)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
-  command->callback([options, &status] {
-    status = status_of(options->configurations.size() > 1 ? run_several(*options) : run(*options));
-  });
+  command->callback([options, &status] { status = status_of(run_any(*options)); });
 }
 
 } // namespace fanin::command

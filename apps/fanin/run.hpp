@@ -12,6 +12,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/executive/run_view.hpp"
+#include "fanin/operation/controlled_run.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -32,7 +33,12 @@ struct RunOptions {
   bool one_of_several = false; // configurations, whose launcher is the parent
   std::optional<std::uint64_t> run_id; // run.number is reserved then
   bool shared_run_id = false; // by several configurations
+  bool controlled = false; // by run control
   int report_descriptor = -1;
+  int request_descriptor = -1;
+  int control_descriptor = -1; // run control has started this: operation::ControlledRun
+  std::string control_end; // likewise
+  operation::ControlledRun* control = nullptr; // made from them
   std::uint64_t session = 0;
 
   [[nodiscard]] LogLevel shown() const; // the least important lines that are
@@ -46,8 +52,8 @@ class RunScreen {
 public:
   virtual ~RunScreen() = default;
   virtual void log(LogLevel level, std::string_view text) = 0;
-  // A report has changed the live line.
-  virtual void progress(const json::Value& report, const executive::RunView& view) = 0;
+  // Of a node, or of the launcher. The view has it.
+  virtual void on_report(const json::Value& report, const executive::RunView& view) = 0;
   // The end: the result and its text, which may be empty. Errors: it cannot be written.
   [[nodiscard]] virtual Result<> finish(const json::Value& result, std::string_view text) = 0;
 };
@@ -57,6 +63,9 @@ public:
                                                             OutputFile& json);
 // Where this is one of several configurations: by the process that runs all of them.
 [[nodiscard]] std::unique_ptr<RunScreen> screen_of_parent(int report_descriptor);
+
+// Nothing is shown: run control does that.
+[[nodiscard]] std::unique_ptr<RunScreen> screen_of_control();
 
 // Several configurations; the exit status.
 Result<int> run_several(const RunOptions& options);

@@ -12,8 +12,10 @@ public:
       : quiet_(options.quiet), json_(json), terminal_(options.shown()) {}
 
   void log(LogLevel level, std::string_view text) override { terminal_.log(level, text); }
-  void progress(const json::Value& /*report*/, const executive::RunView& view) override {
-    if (!quiet_) terminal_.progress(view.progress_line());
+  void on_report(const json::Value& report, const executive::RunView& view) override {
+    const std::string kind = report.at("report").text();
+    if (!quiet_ && (kind == "progress" || kind == "frozen"))
+      terminal_.progress(view.progress_line());
   }
   Result<> finish(const json::Value& result, std::string_view text) override {
     terminal_.end_progress();
@@ -34,12 +36,9 @@ public:
   void log(LogLevel level, std::string_view text) override {
     pipe_.write(json::Object{{"report", "log"}, {"level", executive::name(level)}, {"text", text}});
   }
-  void progress(const json::Value& report, const executive::RunView& view) override {
-    if (report.at("report").text() != "progress") return;
-    json::Value more = report;
-    more["line"] = view.progress_line();
-    more["ready"] = view.only_senders_missing();
-    pipe_.write(more);
+  void on_report(const json::Value& report, const executive::RunView& /*view*/) override {
+    const std::string kind = report.at("report").text();
+    if (kind != "log" && kind != "result") pipe_.write(report);
   }
   Result<> finish(const json::Value& result, std::string_view /*text*/) override {
     json::Value report = result;
@@ -52,7 +51,16 @@ private:
   executive::ReportPipe pipe_;
 };
 
+class OfControl final : public RunScreen {
+public:
+  void log(LogLevel /*level*/, std::string_view /*text*/) override {}
+  void on_report(const json::Value& /*report*/, const executive::RunView& /*view*/) override {}
+  Result<> finish(const json::Value& /*result*/, std::string_view /*text*/) override { return {}; }
+};
+
 } // namespace
+
+std::unique_ptr<RunScreen> screen_of_control() { return std::make_unique<OfControl>(); }
 
 std::unique_ptr<RunScreen> screen_on_terminal(const RunOptions& options, OutputFile& json) {
   return std::make_unique<OnTerminal>(options, json);

@@ -1,6 +1,5 @@
 // fanin run CONFIG CONFIG...: two stages, each configuration in a process that launches its nodes.
 #include <algorithm>
-#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -15,9 +14,8 @@
 #include "fanin/executive/stage_launcher.hpp"
 #include "fanin/executive/stages_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/operation/recorded_run.hpp"
 #include "fanin/storage/run_numbers.hpp"
-#include "plugin_end_report.hpp"
-#include "recorded_run.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -61,28 +59,26 @@ Result<> check(const config::Configuration& configuration) {
   return {};
 }
 
-// The number of the run, and its random id.
-struct Given {
-  RunNumber number = 0;
-  std::uint64_t id = 0;
-};
-
-Result<Given> give_number(const Several& several, const config::Stages& stages,
-                          const RecordedRun* record, const LogFunction& log) {
-  if (record != nullptr) return Given{record->number(), record->id()};
+Result<operation::ReservedRun> give_number(const Several& several, const config::Stages& stages,
+                                           const RunOptions& options,
+                                           const operation::RecordedRun* record,
+                                           const LogFunction& log) {
+  if (record != nullptr) return record->run();
+  if (options.run_id) return operation::ReservedRun{stages.run.value_or(1), *options.run_id};
   std::vector<std::string> folders;
   for (const std::size_t slice : stages.slices) {
     const std::string& folder = several.configurations[slice].run.output;
     if (!folder.empty()) folders.push_back(folder);
   }
-  return Given{FANIN_TRY(storage::RunNumbers(std::move(folders), log).reserve(stages.run)),
-               executive::new_run_id()};
+  return operation::ReservedRun{
+      FANIN_TRY(storage::RunNumbers(std::move(folders), log).reserve(stages.run)),
+      executive::new_run_id()};
 }
 
 std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                                               const executive::StagesView& view,
                                                               const RunOptions& options,
-                                                              const Given& given) {
+                                                              const operation::ReservedRun& given) {
   std::vector<executive::StagedConfiguration> staged;
   for (std::size_t i = 0; i < several.configurations.size(); ++i) {
     const bool group = several.configurations[i].forwards();
@@ -92,6 +88,7 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                                    options.configurations[i], "--one-of-several",
                                                    "--run-id", fmt::format("{}", given.id)},
                                        .input = std::move(several.texts[i])};
+    if (options.controlled) one.command.emplace_back("--controlled");
     auto overrides = overrides_of(options, group);
     overrides.push_back(fmt::format("run.number={}", given.number));
     for (std::string& assignment : overrides) {
@@ -104,14 +101,17 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
 }
 
 Result<int> launch(Several several, const config::Stages& stages, const RunOptions& options,
-                   RecordedRun* record, OutputFile& json) {
+                   operation::RecordedRun* record, OutputFile& json) {
   executive::StagesView view(several.configurations);
   Terminal terminal(options.shown());
+  const bool shown = options.control == nullptr;
+  operation::RunKeeper* const keeper =
+      shown ? record : static_cast<operation::RunKeeper*>(options.control);
   const auto log = [&](LogLevel level, std::string_view text) {
-    terminal.log(level, text);
-    if (record != nullptr) record->log(level, text);
+    if (shown) terminal.log(level, text);
+    if (keeper != nullptr) keeper->log(level, text);
   };
-  const auto given = FANIN_TRY(give_number(several, stages, record, log));
+  const auto given = FANIN_TRY(give_number(several, stages, options, record, log));
   const auto on_report = [&](std::size_t index, const json::Value& report) {
     view.on_report(index, report);
     const std::string kind = report.at("report").text();
@@ -119,8 +119,8 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
       log(executive::log_level(report.at("level").text()),
           fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
     }
-    if (kind == "progress" && record != nullptr) record->on_progress(report);
-    if (kind == "progress" && !options.quiet && view.begins_round()) {
+    if (keeper != nullptr) keeper->on_report(report, view.name(index));
+    if (kind == "progress" && shown && !options.quiet && view.begins_round()) {
       terminal.progress(view.progress_line());
     }
   };
@@ -132,11 +132,13 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
        .on_report = on_report,
        .on_failure = [&](std::size_t index,
                          const std::string& why) { view.on_failure(index, why); },
+       .requests =
+           options.control == nullptr ? executive::TakeRequests{} : options.control->requests(),
        .log = log}));
   terminal.end_progress();
   const json::Value result = view.result();
-  if (record != nullptr) record->end(result);
-  terminal.show("\n" + executive::stages_text(result));
+  if (keeper != nullptr) complain_of(keeper->end(result));
+  if (shown) terminal.show("\n" + executive::stages_text(result));
   FANIN_TRY(json.write_json(result));
   return executive::succeeded(result) ? status_done : status_failed;
 }
@@ -144,8 +146,6 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
 } // namespace
 
 Result<int> run_several(const RunOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  const PluginEndReport end_report;
   if (!options.node.empty() || !options.hosts.empty() || options.testbed) {
     return fail(ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: give "
                                   "one, or leave the option out");
@@ -154,18 +154,20 @@ Result<int> run_several(const RunOptions& options) {
   const auto stages = FANIN_TRY(config::fit_stages(several.configurations));
   for (const auto& one : several.configurations) FANIN_TRY(check(one));
   auto json = FANIN_TRY(OutputFile::open("--json", options.json));
-  const bool recorded = std::ranges::any_of(
-      several.configurations, [](const auto& one) { return !one.run.registry.empty(); });
-  std::unique_ptr<RecordedRun> record;
+  const bool recorded =
+      !options.run_id && std::ranges::any_of(several.configurations, [](const auto& one) {
+        return !one.run.registry.empty();
+      });
+  std::unique_ptr<operation::RecordedRun> record;
   if (recorded) {
     std::vector<operation::UsedConfiguration> used;
     for (std::size_t i = 0; i < several.texts.size(); ++i)
       used.push_back({options.configurations[i], several.texts[i],
                       overrides_of(options, several.configurations[i].forwards())});
-    record = FANIN_TRY(RecordedRun::begin(several.configurations, std::move(used)));
+    record = FANIN_TRY(operation::RecordedRun::begin(several.configurations, std::move(used)));
   }
   const auto status = launch(std::move(several), stages, options, record.get(), json);
-  if (!status && record) record->end_without_result(status.error().text);
+  if (!status && record) complain_of(record->end_without_result(status.error().text));
   return status;
 }
 

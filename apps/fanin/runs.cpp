@@ -18,8 +18,8 @@
 #include "fanin/executive/run_output.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/operation/registry.hpp"
+#include "fanin/operation/reserve_run.hpp"
 #include "fanin/settings/tree.hpp"
-#include "recorded_run.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -188,8 +188,8 @@ Result<int> show(const RunsArguments& arguments) {
 
 Result<int> comment(const RunsArguments& arguments) {
   auto registry = FANIN_TRY(Registry::open(arguments.registry, Access::write));
-  FANIN_TRY(
-      registry.set_comment(arguments.run, arguments.text, {user_name(), executive::unix_ns()}));
+  FANIN_TRY(registry.set_comment(arguments.run, arguments.text,
+                                 {operation::user_name(), executive::unix_ns()}));
   return status_done;
 }
 
@@ -197,7 +197,8 @@ Result<int> set_quality(const RunsArguments& arguments) {
   auto registry = FANIN_TRY(Registry::open(arguments.registry, Access::write));
   const auto quality =
       operation::quality_named(arguments.text).value_or(operation::Quality::unknown);
-  FANIN_TRY(registry.set_quality(arguments.run, quality, {user_name(), executive::unix_ns()}));
+  FANIN_TRY(
+      registry.set_quality(arguments.run, quality, {operation::user_name(), executive::unix_ns()}));
   return status_done;
 }
 

@@ -212,6 +212,10 @@ int complain(const Error& error) {
                                                                               : status_failed;
 }
 
+void complain_of(const Result<>& result) {
+  if (!result) complain(result.error());
+}
+
 int status_of(const Result<int>& status) { return status ? *status : complain(status.error()); }
 
 } // namespace fanin::command

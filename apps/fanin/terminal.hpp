@@ -84,6 +84,8 @@ private:
 
 // "fanin: TEXT" on standard error, in one line; gives the exit status for that kind of error.
 int complain(const Error& error);
+// If there is one.
+void complain_of(const Result<>& result);
 // The exit status of a command; an error is complained of.
 int status_of(const Result<int>& status);
 

@@ -33,6 +33,7 @@ struct Run {
   /// Random: given by the process that starts this one, which has also reserved the number. No key.
   std::optional<std::uint64_t> id;
   bool id_is_shared = false; ///< by several configurations; no key
+  bool controlled = false; ///< by run control: it begins when that starts it; no key
   Duration duration{}; ///< 0: until stopped
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   bool restart = false; ///< a readout or builder unit that died is started again

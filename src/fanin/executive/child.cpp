@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/executive/child_input.hpp"
+#include "fanin/executive/line_output.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
@@ -31,15 +33,15 @@ double cpu_seconds(const rusage& usage) {
 namespace {
 
 // In the child: only calls that are safe after fork.
-[[noreturn]] void exec_child(const std::vector<char*>& arguments, int input, int report_descriptor,
-                             pid_t parent) {
+[[noreturn]] void exec_child(const std::vector<char*>& arguments, int input,
+                             const std::array<int, 2>& kept, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1); // it died in between
   setpgid(0, 0);
   // Blocked here, so that nothing is lost. What a plug-in starts finds them as usual.
   for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
   dup2(input, STDIN_FILENO);
-  fcntl(report_descriptor, F_SETFD, 0);
+  for (const int descriptor : kept) fcntl(descriptor, F_SETFD, 0);
   execv("/proc/self/exe", arguments.data());
   _exit(127);
 }
@@ -57,7 +59,7 @@ class ForkedChild final : public Child {
 public:
   ForkedChild(pid_t pid, Handlers handlers);
   ~ForkedChild() override;
-  [[nodiscard]] Result<> watch(net::Loop& loop, Descriptor reports);
+  [[nodiscard]] Result<> watch(net::Loop& loop, Descriptor reports, Descriptor requests);
   [[nodiscard]] pid_t pid() const override { return pid_; }
   // Not collected yet, so the number is still its own.
   void stop() override {
@@ -66,6 +68,9 @@ public:
   void kill() override {
     if (alive()) ::kill(pid_, SIGKILL);
   }
+  void request(Request request) override {
+    if (alive()) requests_->send(to_json(request));
+  }
 
 private:
   void finish();
@@ -73,13 +78,15 @@ private:
   pid_t pid_;
   Handlers handlers_;
   std::unique_ptr<LineInput> reports_;
+  std::unique_ptr<LineOutput> requests_;
   std::unique_ptr<ProcessEnd> death_;
 };
 
 ForkedChild::ForkedChild(pid_t pid, Handlers handlers)
     : pid_(pid), handlers_(std::move(handlers)) {}
 
-Result<> ForkedChild::watch(net::Loop& loop, Descriptor reports) {
+Result<> ForkedChild::watch(net::Loop& loop, Descriptor reports, Descriptor requests) {
+  requests_ = std::make_unique<LineOutput>(loop, std::move(requests));
   reports_ = std::make_unique<LineInput>(loop, std::move(reports), [this](std::string_view line) {
     if (const auto report = json::Value::parse(line)) handlers_.on_report(*report);
   });
@@ -122,18 +129,21 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
                                                      const std::string& input,
                                                      Child::Handlers handlers) {
   const auto to_input = FANIN_TRY(input_with(input));
-  auto [to_read, to_write] = FANIN_TRY(make_pipe());
-  fcntl(to_read.get(), F_SETFL, O_NONBLOCK);
-  arguments.emplace_back("--report-fd");
-  arguments.push_back(fmt::format("{}", to_write.get()));
+  auto reports = FANIN_TRY(make_pipe());
+  auto requests = FANIN_TRY(make_pipe());
+  for (const Descriptor* const mine : {&reports.read, &requests.write})
+    fcntl(mine->get(), F_SETFL, O_NONBLOCK);
+  const std::array kept{reports.write.get(), requests.read.get()};
+  arguments.insert(arguments.end(), {"--report-fd", fmt::format("{}", kept[0]), "--request-fd",
+                                     fmt::format("{}", kept[1])});
   const auto pointers = pointers_to(arguments);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) exec_child(pointers, to_input.get(), to_write.get(), parent);
+  if (pid == 0) exec_child(pointers, to_input.get(), kept, parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
-  to_write.reset(); // so that its end is seen
+  reports.write.reset(); // so that its end is seen
   auto child = std::make_unique<ForkedChild>(pid, std::move(handlers));
-  FANIN_TRY(child->watch(loop_, std::move(to_read)));
+  FANIN_TRY(child->watch(loop_, std::move(reports.read), std::move(requests.write)));
   return child;
 }
 

@@ -12,6 +12,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/executive/requests.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -45,6 +46,7 @@ public:
   // No effect if it has ended.
   virtual void stop() = 0; // asks it to end in good order; the second time, at once
   virtual void kill() = 0;
+  virtual void request(Request request) = 0;
   [[nodiscard]] bool alive() const { return pid() > 0; }
 };
 
@@ -62,10 +64,11 @@ public:
   virtual void tell_of_death(Child& child, std::uint64_t session) = 0;
 };
 
-// The children of this process. They find the descriptor to report on as the last two arguments:
-// --report-fd N. A child dies with the calling thread's process and has a process group of its own,
-// so that ^C on the terminal does not reach it. Signals that are blocked here are blocked there,
-// too: one that comes early waits until the child handles it.
+// The children of this process. They find the descriptors to report on and to take requests from
+// as the last arguments: --report-fd N --request-fd N. A child dies with the calling thread's
+// process and has a process group of its own, so that ^C on the terminal does not reach it. Signals
+// that are blocked here are blocked there, too: one that comes early waits until the child handles
+// it.
 class ForkedChildren final : public Children {
 public:
   explicit ForkedChildren(net::Loop& loop) : loop_(loop) {}

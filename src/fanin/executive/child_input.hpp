@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -23,10 +24,10 @@ struct Pipe { // closed by exec()
 // Large enough for many lines, if the kernel allows that. Errors: exhausted.
 [[nodiscard]] Result<Pipe> make_pipe();
 // As exec() takes them, for as long as the words live.
-[[nodiscard]] std::vector<char*> pointers_to(std::vector<std::string>& words);
+[[nodiscard]] FANIN_INTERNAL_API std::vector<char*> pointers_to(std::vector<std::string>& words);
 
 // Thread: its loop. The descriptor must not block.
-class LineInput final : public net::Service {
+class FANIN_INTERNAL_API LineInput final : public net::Service {
 public:
   using OnLine = std::function<void(std::string_view)>;
   // `on_end`: nobody writes any more, or a line has more than `line_max` bytes.
@@ -57,7 +58,7 @@ private:
 
 // Calls `on_end` once when a child of this process has ended; waitpid() has not been called for it
 // yet.
-class ProcessEnd final : public net::Service {
+class FANIN_INTERNAL_API ProcessEnd final : public net::Service {
 public:
   // Errors: unsupported.
   [[nodiscard]] static Result<std::unique_ptr<ProcessEnd>> make(net::Loop& loop, pid_t pid,

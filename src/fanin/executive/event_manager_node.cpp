@@ -39,18 +39,32 @@ Result<> EventManagerNode::start() {
   options.urls = configured().urls;
   options.run_id = context_.run_id;
   options.run_id_is_shared = context_.configuration->run.id_is_shared;
+  options.held = context_.configuration->run.controlled;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
   FANIN_TRY(manager_->start());
-  record_ = FANIN_TRY(
-      context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log));
-  manager_->set_recorder(record_.get());
+  if (!manager_->held()) FANIN_TRY(make_record());
   context_.report(
       json::Object{{"report", "listening"}, {"url", builder::rails_text(manager_->urls())}});
   started_at_ = context_.loop->now();
   progress_tick_.start(*context_.loop, started_at_ + progress_period);
   return {};
+}
+
+Result<> EventManagerNode::make_record() {
+  record_ = FANIN_TRY(
+      context_.output->make_record(context_.run_id, context_.loop->clock(), context_.log));
+  manager_->set_recorder(record_.get());
+  return {};
+}
+
+void EventManagerNode::start_run() {
+  if (!manager_ || manager_->ended() || !manager_->held()) return;
+  started_at_ = context_.loop->now();
+  if (const auto made = make_record(); !made) return manager_->stop_now(made.error().text);
+  manager_->release();
+  report_progress();
 }
 
 void EventManagerNode::stop() {
@@ -141,6 +155,7 @@ void EventManagerNode::report_progress() {
   report["state"] = began_at_ == never ? "waiting" : manager_->stopping() ? "stopping" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
   report["time_s"] = std::chrono::duration<double>(elapsed).count();
+  if (manager_->held()) report["held"] = true;
   report["waiting_for"] = manager_->waiting_for();
   if (record_) report["manifest"] = record_->path();
   context_.report(std::move(report));
@@ -159,7 +174,8 @@ void EventManagerNode::on_progress_tick() {
 // A user may see no progress line.
 void EventManagerNode::warn_of_waiting() {
   const Duration waited = context_.loop->now() - started_at_;
-  if (began_at_ != never || manager_->stopping() || waited < warn_after_) return;
+  const bool waits = began_at_ == never && !manager_->stopping() && !manager_->held();
+  if (!waits || waited < warn_after_) return;
   warn_after_ *= 2;
   context_.log(LogLevel::warning, fmt::format("the run has not begun after {}: it waits for {}",
                                               format_duration(waited), manager_->waiting_for()));

@@ -21,6 +21,7 @@ public:
   void stop_now(const std::string& why) override;
   [[nodiscard]] bool ended() const override { return ended_; }
   [[nodiscard]] std::vector<net::Url> listening() const override { return manager_->urls(); }
+  void start_run() override;
   void process_died(std::uint64_t session) override;
   void no_builder_left(const std::string& why) override;
   void turn() override;
@@ -28,6 +29,7 @@ public:
   [[nodiscard]] builder::EventManager& manager() { return *manager_; } // after start()
 
 private:
+  [[nodiscard]] Result<> make_record();
   void on_end(const builder::RunSummary& summary);
   void on_silent(const builder::NodeKey& key);
   void on_duration();
@@ -38,7 +40,8 @@ private:
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
 
-  std::unique_ptr<RunRecord> record_; // made when the manager listens; null: nothing is written
+  std::unique_ptr<RunRecord> record_; // made when the manager listens and is not held; null:
+                                      // nothing is written
   std::optional<builder::EventManager> manager_;
   net::Timer progress_tick_;
   net::Timer duration_tick_;

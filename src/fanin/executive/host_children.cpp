@@ -16,44 +16,15 @@
 #include "fanin/base/try.hpp"
 #include "fanin/executive/child_input.hpp"
 #include "fanin/executive/host_process.hpp"
+#include "fanin/executive/line_output.hpp"
 #include "fanin/executive/report_pipe.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
 namespace {
 
-constexpr Duration write_again = std::chrono::milliseconds{20};
 constexpr Duration kill_patience = std::chrono::seconds{2}; // of a host that was told to kill
 constexpr std::size_t line_shown = 300;
-
-// Lines to a process that may not read them at once.
-class Requests {
-public:
-  Requests(net::Loop& loop, Descriptor descriptor)
-      : loop_(loop), descriptor_(std::move(descriptor)), write_timer_([this] { flush(); }) {}
-
-  void send(const json::Value& line) {
-    pending_ += line.dump() + "\n";
-    flush();
-  }
-
-private:
-  void flush() {
-    while (!pending_.empty()) {
-      const ssize_t written = write(descriptor_.get(), pending_.data(), pending_.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0 && errno == EAGAIN)
-        return write_timer_.start(loop_, loop_.now() + write_again);
-      if (written <= 0) return pending_.clear(); // its end is seen elsewhere
-      pending_.erase(0, static_cast<std::size_t>(written));
-    }
-  }
-
-  net::Loop& loop_;
-  Descriptor descriptor_;
-  net::Timer write_timer_;
-  std::string pending_;
-};
 
 class HostChild final : public Child {
 public:
@@ -80,7 +51,7 @@ public:
 
   [[nodiscard]] Result<> begin(HostProcess process, json::Value start, Duration patience) {
     pid_ = process.pid;
-    requests_ = std::make_unique<Requests>(loop_, std::move(process.input));
+    requests_ = std::make_unique<LineOutput>(loop_, std::move(process.input));
     lines_ = std::make_unique<LineInput>(loop_, std::move(process.output),
                                          [this](std::string_view line) { on_line(line); });
     errors_ = std::make_unique<LineInput>(loop_, std::move(process.errors),
@@ -97,6 +68,7 @@ public:
     ask("kill", true);
     if (alive()) kill_command_.start(loop_, loop_.now() + kill_patience);
   }
+  void request(Request request) override { ask("request", name(request)); }
   void tell_of_death(std::uint64_t session) { ask("death", session); }
 
 private:
@@ -167,7 +139,7 @@ private:
   Handlers handlers_;
   const LogFunction& log_;
   pid_t pid_ = 0;
-  std::unique_ptr<Requests> requests_;
+  std::unique_ptr<LineOutput> requests_;
   std::unique_ptr<LineInput> lines_;
   std::unique_ptr<LineInput> errors_;
   std::unique_ptr<ProcessEnd> end_;
@@ -245,6 +217,7 @@ Result<> serve_process(const json::Value& start) {
     if (line->find("stop") != nullptr && stop_requests.take({.by_launcher = true}, loop.now()))
       child->stop();
     if (line->find("kill") != nullptr) child->kill();
+    if (const auto request = request_of(*line)) child->request(*request);
     if (line->find("death") != nullptr) children.tell_of_death(*child, line->at("death").natural());
   };
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);

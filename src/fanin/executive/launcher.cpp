@@ -55,7 +55,8 @@ Launcher::Launcher(net::Loop& loop, Children& children, const config::Configurat
           state->child->kill();
         }
       }),
-      silence_tick_([this] { watch_silence(); }) {
+      silence_tick_([this] { watch_silence(); }),
+      held_(configuration.run.controlled) {
   for (const std::size_t index : options_.processes) {
     auto state = std::make_unique<ProcessState>();
     state->process = index;
@@ -96,6 +97,7 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
   }
   StopRequests stop_requests(options.signals_from);
   const LogFunction log = options.log;
+  const TakeRequests take = options.requests;
   Launcher launcher(loop, *children, configuration, view, std::move(options));
   const auto on_signal = [&](const StopSignal& signal) {
     if (stop_requests.take(signal, loop.now())) {
@@ -105,6 +107,8 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
     }
   };
   auto signals = FANIN_TRY(Signals::make(loop, {.on_signal = on_signal, .on_death = {}}));
+  std::unique_ptr<net::Service> requests;
+  if (take) requests = take(loop, [&launcher](Request request) { launcher.on_request(request); });
   FANIN_TRY(launcher.start());
   loop.run();
   return launcher.outcome();
@@ -294,7 +298,7 @@ void Launcher::on_death(ProcessState& state, const ChildExit& exit) {
   // What a filter does is no reason to stop; one that could not be made never will be.
   const bool replaced = filters && state.ready;
   const bool restarts = configuration_.run.restart || state.killed || replaced;
-  if (!begun_ && !restarts && decides != nullptr) {
+  if (!begun_ && (held_ || !restarts) && decides != nullptr) {
     options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
     end_run();
     return;
@@ -345,6 +349,17 @@ void Launcher::on_signal() {
   for (auto& state : states_) {
     if (state->child != nullptr) state->child->stop();
   }
+}
+
+void Launcher::on_request(Request request) {
+  if (request == Request::start) {
+    ProcessState* const decides = event_manager();
+    if (decides == nullptr || decides->child == nullptr || signals_seen_ > 0) return;
+    held_ = false;
+    return decides->child->request(request);
+  }
+  const int wanted = request == Request::stop ? 1 : 2;
+  while (signals_seen_ < wanted) on_signal();
 }
 
 void Launcher::end_all() {

@@ -15,6 +15,7 @@
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
 #include "fanin/executive/host_list.hpp"
+#include "fanin/executive/requests.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/signals.hpp"
 #include "fanin/net/loop.hpp"
@@ -30,6 +31,7 @@ struct LauncherOptions {
   std::vector<std::size_t> processes; // of the configuration: those that this launcher starts
   SignalsFrom signals_from = SignalsFrom::anyone;
   const HostList* hosts = nullptr; // where they run; null: on this host. Outlives the call
+  TakeRequests requests; // may be empty
   std::function<void(const json::Value&)> on_report; // of all nodes; they are in `view` already
   LogFunction log;
 };
@@ -51,6 +53,7 @@ public:
   // ended. Errors: a process that cannot be started.
   [[nodiscard]] Result<> start();
   void on_signal(); // asks the run to stop; the second one asks to stop at once
+  void on_request(Request request);
   [[nodiscard]] bool all_ended() const;
   // Once all have ended. Errors: a process that could not be started.
   [[nodiscard]] const Result<>& outcome() const { return outcome_; }
@@ -112,6 +115,7 @@ private:
                         // empty: not known
   int signals_seen_ = 0;
   bool others_started_ = false;
+  bool held_; // run control has not started the run
   bool begun_ = false; // all nodes were there
   bool end_asked_ = false; // by this launcher, not by a signal
   bool over_ = false;

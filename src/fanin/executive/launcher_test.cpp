@@ -38,6 +38,7 @@ public:
   [[nodiscard]] pid_t pid() const override { return pid_; }
   void stop() override { ask("stop"); }
   void kill() override { ask("kill"); }
+  void request(Request request) override { ask(std::string(name(request)).c_str()); }
   void report(const json::Value& report) const { handlers_.on_report(report); }
   void end(const ChildExit& exit) {
     pid_ = 0;
@@ -57,11 +58,13 @@ private:
 class LauncherTest : public ::testing::Test, Children {
 protected:
   // The processes evm, ru0, bu0 and bu1, on this host or all but the event manager.
-  void make(const std::vector<std::string>& overrides = {}, bool event_manager_here = true) {
+  void make(const std::vector<std::string>& overrides = {}, bool event_manager_here = true,
+            bool held = false) {
     configuration_ = config::parse("[[readout]]\nsource = [{ id = 1, type = \"emulator\" }]\n"
                                    "[[builder]]\ncount = 2\n",
                                    "test.toml", overrides)
                          .value();
+    configuration_.run.controlled = held;
     plans_.resize(configuration_.nodes.size());
     view_.emplace(configuration_, plans_);
     LauncherOptions options;
@@ -79,6 +82,12 @@ protected:
     make();
     ASSERT_TRUE(launcher_->start());
     report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  }
+  void hold() {
+    make({"run.restart=true"}, true, true);
+    ASSERT_TRUE(launcher_->start());
+    report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+    report("evm", "progress", "state", "waiting");
   }
   void begin() { report("evm", "progress", "state", "running"); }
   void report(const std::string& process, const char* kind, const char* key = "node",
@@ -254,6 +263,26 @@ TEST_F(LauncherTest, a_death_before_the_run_begins_ends_it) {
   EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
   ASSERT_EQ(log_.size(), 1U);
   EXPECT_THAT(log_.front(), HasSubstr("the run cannot begin without it"));
+}
+
+TEST_F(LauncherTest, a_held_run_is_started_by_its_event_manager_when_that_is_asked_for) {
+  hold();
+  launcher_->on_request(Request::start);
+  EXPECT_THAT(requests_of("evm"), ElementsAre("start"));
+  begin();
+  launcher_->on_request(Request::stop);
+  launcher_->on_request(Request::stop); // two people ask for the same
+  EXPECT_THAT(requests_of("evm"), ElementsAre("start", "stop"));
+  launcher_->on_request(Request::abort);
+  EXPECT_THAT(requests_of("evm"), ElementsAre("start", "stop", "stop"));
+}
+
+TEST_F(LauncherTest, a_death_while_a_run_is_held_ends_it_whatever_restart_says) {
+  hold();
+  kill("bu0");
+  pass(seconds{60});
+  EXPECT_EQ(starts_of("bu0"), 1U);
+  EXPECT_THAT(requests_of("evm"), ElementsAre("stop"));
 }
 
 TEST_F(LauncherTest, with_restart_a_dead_process_starts_again_each_time_later_with_a_new_session) {

@@ -78,6 +78,8 @@ public:
   [[nodiscard]] virtual std::vector<net::Url> listening() const { return {}; }
   // Before start(), if that is not where the configuration says.
   void set_event_manager(std::vector<net::Url> rails) { context_.event_manager = std::move(rails); }
+  // Run control starts the run (config::Run::controlled).
+  virtual void start_run() {}
   // The launcher says that the process of this session has died.
   virtual void process_died(std::uint64_t) {}
   // All builder units have failed, the first one for this reason, and none comes back.

@@ -48,6 +48,7 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
 Process::~Process() {
   turns_.reset();
   signals_.reset();
+  requests_.reset();
   nodes_.clear();
   for (auto& transport : transports_) loop_.remove(*transport);
   transports_.clear();
@@ -177,6 +178,8 @@ Result<> Process::start_nodes() {
 Result<> Process::run() {
   FANIN_TRY(start_nodes());
   turns_ = std::make_unique<Turns>(*this);
+  if (options_.requests)
+    requests_ = options_.requests(loop_, [this](Request request) { on_request(request); });
   loop_.run();
   return {};
 }
@@ -189,6 +192,16 @@ void Process::on_signal(const StopSignal& signal) {
     stop_now("stopped at once by a second signal");
   } else {
     stop();
+  }
+}
+
+void Process::on_request(Request request) {
+  switch (request) {
+  case Request::start:
+    for (auto& node : nodes_) node->start_run();
+    return;
+  case Request::stop: return stop();
+  case Request::abort: return stop_now("aborted");
   }
 }
 

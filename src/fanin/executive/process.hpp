@@ -17,6 +17,7 @@
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/node.hpp"
 #include "fanin/executive/plugins.hpp"
+#include "fanin/executive/requests.hpp"
 #include "fanin/executive/signals.hpp"
 #include "fanin/net/host_resolver.hpp"
 #include "fanin/net/loop.hpp"
@@ -31,6 +32,7 @@ struct ProcessOptions {
   bool attended = true; // a user has started it, not a launcher: say what signals do
   SignalsFrom signals_from = SignalsFrom::anyone;
   std::uint64_t session = 0; // of this process alone (hello); 0: one is drawn
+  TakeRequests requests; // may be empty
   Observer* observer = nullptr; // outlives the process; null: none
 };
 
@@ -66,6 +68,7 @@ private:
   void report(std::size_t node, json::Value message);
   void log(std::size_t node, LogLevel level, std::string_view text);
   void on_signal(const StopSignal& signal);
+  void on_request(Request request);
   void turn();
   void report_end(std::size_t index);
   void tell_if_no_builder_is_left();
@@ -90,6 +93,7 @@ private:
   net::TcpStreams streams_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
+  std::unique_ptr<net::Service> requests_;
   bool companions_stopped_ = false;
 };
 

@@ -4,7 +4,8 @@
 //   listening  node, url (its rails, a line each)      the event manager, once it can be reached
 //   log        node, level, text                       every node
 //   progress   node, time_s, state, events{}, ...      the event manager; state: waiting (for its
-//                                                      begin), running or stopping
+//                                                      begin), running or stopping; held: run
+//                                                      control has not released it
 //   result     node, the keys of `fanin run --json`    the event manager, at the end; waited_for,
 //                                                      if the run never began
 //   gone       node, file, what                        who wrote a file that was removed

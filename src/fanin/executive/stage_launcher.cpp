@@ -22,12 +22,15 @@ Result<> run_stages(StageOptions options) {
   const MonotonicClock clock;
   net::Loop loop(clock);
   ForkedChildren children(loop);
+  const TakeRequests take = options.requests;
   StageLauncher launcher(loop, children, std::move(options));
   StopRequests stop_requests(SignalsFrom::anyone);
   const auto on_signal = [&](const StopSignal& signal) {
     if (stop_requests.take(signal, loop.now())) launcher.on_signal();
   };
   auto signals = FANIN_TRY(Signals::make(loop, {.on_signal = on_signal, .on_death = {}}));
+  std::unique_ptr<net::Service> requests;
+  if (take) requests = take(loop, [&launcher](Request request) { launcher.on_request(request); });
   FANIN_TRY(launcher.start());
   loop.run();
   return {};
@@ -72,6 +75,7 @@ Result<> StageLauncher::start(std::size_t index) {
        .on_exit = [this, index](const ChildExit& exit) { on_exit(index, exit); }}));
   options_.log(LogLevel::debug,
                fmt::format("{} is process {}", what.name, states_[index].child->pid()));
+  if (released_) states_[index].child->request(Request::start);
   return {};
 }
 
@@ -191,6 +195,18 @@ void StageLauncher::on_signal() {
   stop_all(true);
   stop_all(false);
   if (signals_seen_ == 2) patience_.start(loop_, loop_.now() + stages_patience);
+}
+
+void StageLauncher::on_request(Request request) {
+  if (request == Request::start) {
+    released_ = true;
+    for (const State& state : states_) {
+      if (state.alive()) state.child->request(request);
+    }
+    return;
+  }
+  const int wanted = request == Request::stop ? 1 : 2;
+  while (signals_seen_ < wanted) on_signal();
 }
 
 bool StageLauncher::any_alive(bool groups) const {

@@ -13,6 +13,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/base/state.hpp"
 #include "fanin/executive/child.hpp"
+#include "fanin/executive/requests.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -30,6 +31,7 @@ struct StageOptions {
   std::function<void(std::size_t index, const json::Value& report)> on_report;
   // It could not be started, did not end in good order, or ended too early.
   std::function<void(std::size_t index, const std::string& why)> on_failure;
+  TakeRequests requests; // may be empty
   LogFunction log;
 };
 
@@ -48,6 +50,7 @@ public:
   // started.
   [[nodiscard]] Result<> start();
   void on_signal(); // asks the groups to stop, and then the slices; the second one: all at once
+  void on_request(Request request);
 
 private:
   enum class Phase : std::uint8_t {
@@ -89,6 +92,7 @@ private:
   net::Timer senders_patience_; // with slices that have not begun when groups end
   net::Timer patience_; // until the rest is killed
   CheckedState<Phase> phase_ = Phase::waiting;
+  bool released_ = false; // by run control
   int signals_seen_ = 0;
 };
 

@@ -28,6 +28,7 @@ public:
   [[nodiscard]] pid_t pid() const override { return alive_ ? 7 : 0; }
   void stop() override { requests_.emplace_back("stop"); }
   void kill() override { requests_.emplace_back("kill"); }
+  void request(Request request) override { requests_.emplace_back(name(request)); }
   void report(const json::Value& report) const { handlers_.on_report(report); }
   void end(const ChildExit& exit) {
     alive_ = false;
@@ -111,6 +112,15 @@ TEST_F(StageLauncherTest, groups_start_when_all_slices_are_ready) {
   be_ready(1);
   EXPECT_EQ(processes_.size(), 4U);
   EXPECT_EQ(reports_, 3);
+}
+
+TEST_F(StageLauncherTest, all_are_told_that_the_run_may_start_also_those_that_come_later) {
+  launcher_->on_request(Request::start);
+  run_all();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_THAT(requests_[i], ElementsAre("start")) << i;
+  launcher_->on_request(Request::stop);
+  EXPECT_THAT(requests_[0], ElementsAre("start", "stop"));
+  EXPECT_THAT(requests_[1], ElementsAre("start"));
 }
 
 TEST_F(StageLauncherTest, slices_are_stopped_when_the_last_group_has_ended) {

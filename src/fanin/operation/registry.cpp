@@ -24,7 +24,7 @@ CREATE TABLE runs (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, comment TEXT NOT NULL,
   quality TEXT NOT NULL, who TEXT NOT NULL, host TEXT NOT NULL,
   reserved_ns INTEGER NOT NULL, begun_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
-  reason TEXT NOT NULL, result TEXT NOT NULL);
+  reason TEXT NOT NULL, result TEXT NOT NULL, control TEXT NOT NULL);
 CREATE TABLE configurations (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run_configurations (
   run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, name TEXT NOT NULL,
@@ -33,12 +33,20 @@ CREATE TABLE log (
   run INTEGER NOT NULL REFERENCES runs, at_ns INTEGER NOT NULL, level TEXT NOT NULL,
   text TEXT NOT NULL);
 CREATE INDEX log_of_run ON log (run);
+CREATE TABLE states (
+  run INTEGER NOT NULL REFERENCES runs, at_ns INTEGER NOT NULL, before TEXT NOT NULL,
+  after TEXT NOT NULL, command TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL);
+CREATE INDEX states_of_run ON states (run);
+CREATE TABLE files (
+  run INTEGER NOT NULL REFERENCES runs, path TEXT NOT NULL, PRIMARY KEY (run, path)) WITHOUT ROWID;
+CREATE TABLE commands (
+  at_ns INTEGER NOT NULL, who TEXT NOT NULL, command TEXT NOT NULL, outcome TEXT NOT NULL);
 CREATE TABLE changes (
   run INTEGER NOT NULL REFERENCES runs, at_ns INTEGER NOT NULL, who TEXT NOT NULL,
   what TEXT NOT NULL, before TEXT NOT NULL);
 )";
 constexpr const char* run_columns = "number, id, kind, comment, quality, who, host, "
-                                    "reserved_ns, begun_ns, ended_ns, reason, result";
+                                    "reserved_ns, begun_ns, ended_ns, reason, result, control";
 
 std::string sha256(std::string_view text) {
   std::array<unsigned char, crypto_hash_sha256_BYTES> hash;
@@ -62,8 +70,11 @@ RunEntry entry_of(const Statement& row) {
   entry.ended_ns = row.integer(9);
   entry.reason = row.text(10);
   if (auto result = json::Value::parse(row.text(11))) entry.result = std::move(*result);
+  if (auto control = json::Value::parse(row.text(12))) entry.control = std::move(*control);
   return entry;
 }
+
+std::string text_of(const json::Value& value) { return value.is_null() ? "" : value.dump(); }
 
 std::unexpected<Error> no_run(const std::string& path, RunNumber run) {
   return fail(ErrorKind::not_found, fmt::format("{}: has no run {}", path, run));
@@ -143,7 +154,7 @@ Result<RunNumber> Registry::reserve(const NewRun& run,
   FANIN_TRY(highest.step());
   const RunNumber number = FANIN_TRY(take(static_cast<RunNumber>(highest.integer(0)) + 1));
   auto insert = FANIN_TRY(database_->prepare(fmt::format(
-      "INSERT INTO runs ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', '')", run_columns)));
+      "INSERT INTO runs ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', '', ?)", run_columns)));
   insert.bind(std::int64_t{number})
       .bind(fmt::format("{:016x}", run.id))
       .bind(run.kind)
@@ -151,7 +162,8 @@ Result<RunNumber> Registry::reserve(const NewRun& run,
       .bind(name(Quality::unknown))
       .bind(run.who)
       .bind(run.host)
-      .bind(run.unix_ns);
+      .bind(run.unix_ns)
+      .bind(text_of(run.control));
   FANIN_TRY(insert.run());
   FANIN_TRY(add_configurations(number, run));
   FANIN_TRY(transaction.commit());
@@ -181,20 +193,47 @@ Result<> Registry::begun(RunNumber run, std::int64_t unix_ns) {
   return update.bind(unix_ns).bind(std::int64_t{run}).run();
 }
 
-Result<> Registry::ended(RunNumber run, std::int64_t unix_ns, const std::string& reason,
-                         const json::Value& result, std::span<const LogLine> log) {
+Result<> Registry::ended(RunNumber run, const RunEnd& end) {
   auto transaction = FANIN_TRY(Transaction::begin(*database_));
-  auto update = FANIN_TRY(
-      database_->prepare("UPDATE runs SET ended_ns = ?, reason = ?, result = ? WHERE number = ?"));
-  update.bind(unix_ns).bind(reason).bind(result.is_null() ? "" : result.dump());
+  auto update = FANIN_TRY(database_->prepare(
+      "UPDATE runs SET begun_ns = CASE WHEN begun_ns = 0 THEN ? ELSE begun_ns END, ended_ns = ?, "
+      "reason = ?, result = ? WHERE number = ?"));
+  update.bind(end.begun_ns).bind(end.ended_ns).bind(end.reason).bind(text_of(end.result));
   FANIN_TRY(update.bind(std::int64_t{run}).run());
-  for (const LogLine& line : log) {
+  for (const LogLine& line : end.log) {
     auto insert = FANIN_TRY(
         database_->prepare("INSERT INTO log (run, at_ns, level, text) VALUES (?, ?, ?, ?)"));
     insert.bind(std::int64_t{run}).bind(line.unix_ns).bind(line.level).bind(line.text);
     FANIN_TRY(insert.run());
   }
+  std::vector<std::string> paths{end.result.at("manifest").text()};
+  for (const json::Value& file : end.result.at("files").list()) paths.push_back(file.text());
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    auto insert =
+        FANIN_TRY(database_->prepare("INSERT OR IGNORE INTO files (run, path) VALUES (?, ?)"));
+    FANIN_TRY(insert.bind(std::int64_t{run}).bind(path).run());
+  }
   return transaction.commit();
+}
+
+Result<> Registry::add_state(RunNumber run, const StateChange& change) {
+  auto insert = FANIN_TRY(database_->prepare("INSERT INTO states (run, at_ns, before, after, "
+                                             "command, who, why) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+  insert.bind(std::int64_t{run}).bind(change.unix_ns).bind(change.from).bind(change.to);
+  return insert.bind(change.command).bind(change.who).bind(change.why).run();
+}
+
+Result<> Registry::add_command(const AskedCommand& command) {
+  auto insert = FANIN_TRY(database_->prepare(
+      "INSERT INTO commands (at_ns, who, command, outcome) VALUES (?, ?, ?, ?)"));
+  insert.bind(command.unix_ns).bind(command.who).bind(command.command).bind(command.outcome);
+  return insert.run();
+}
+
+Result<> Registry::set_kind(RunNumber run, std::string_view kind) {
+  auto update = FANIN_TRY(database_->prepare("UPDATE runs SET kind = ? WHERE number = ?"));
+  return update.bind(kind).bind(std::int64_t{run}).run();
 }
 
 Result<> Registry::set_comment(RunNumber run, const std::string& text, const Change& by) {
@@ -228,15 +267,25 @@ Result<std::vector<RunEntry>> Registry::list(const RunFilter& filter) {
   std::string query = fmt::format("SELECT {} FROM runs WHERE reserved_ns >= ?", run_columns);
   if (!filter.kind.empty()) query += " AND kind = ?";
   if (filter.quality) query += " AND quality = ?";
+  if (filter.before != 0) query += " AND number < ?";
   query += " ORDER BY number DESC LIMIT ?";
   auto statement = FANIN_TRY(database_->prepare(query));
   statement.bind(filter.since_ns);
   if (!filter.kind.empty()) statement.bind(filter.kind);
   if (filter.quality) statement.bind(name(*filter.quality));
+  if (filter.before != 0) statement.bind(std::int64_t{filter.before});
   statement.bind(filter.last == 0 ? std::int64_t{-1} : static_cast<std::int64_t>(filter.last));
   std::vector<RunEntry> entries;
   while (FANIN_TRY(statement.step())) entries.push_back(entry_of(statement));
   std::ranges::reverse(entries);
+  return entries;
+}
+
+Result<std::vector<RunEntry>> Registry::unfinished() {
+  auto statement = FANIN_TRY(database_->prepare(fmt::format(
+      "SELECT {} FROM runs WHERE ended_ns = 0 AND control <> '' ORDER BY number", run_columns)));
+  std::vector<RunEntry> entries;
+  while (FANIN_TRY(statement.step())) entries.push_back(entry_of(statement));
   return entries;
 }
 
@@ -272,6 +321,38 @@ Result<std::vector<LogLine>> Registry::log(RunNumber run) {
   while (FANIN_TRY(statement.step()))
     lines.push_back({statement.integer(0), statement.text(1), statement.text(2)});
   return lines;
+}
+
+Result<std::vector<StateChange>> Registry::states(RunNumber run) {
+  auto statement =
+      FANIN_TRY(database_->prepare("SELECT at_ns, before, after, command, who, why FROM states "
+                                   "WHERE run = ? ORDER BY rowid"));
+  statement.bind(std::int64_t{run});
+  std::vector<StateChange> changes;
+  while (FANIN_TRY(statement.step()))
+    changes.push_back({statement.integer(0), statement.text(1), statement.text(2),
+                       statement.text(3), statement.text(4), statement.text(5)});
+  return changes;
+}
+
+Result<std::vector<std::string>> Registry::files(RunNumber run) {
+  auto statement = FANIN_TRY(database_->prepare("SELECT path FROM files WHERE run = ?"));
+  statement.bind(std::int64_t{run});
+  std::vector<std::string> paths;
+  while (FANIN_TRY(statement.step())) paths.push_back(statement.text(0));
+  return paths;
+}
+
+Result<std::vector<AskedCommand>> Registry::commands(std::uint64_t last) {
+  auto statement = FANIN_TRY(database_->prepare(
+      "SELECT at_ns, who, command, outcome FROM commands ORDER BY rowid DESC LIMIT ?"));
+  statement.bind(static_cast<std::int64_t>(last));
+  std::vector<AskedCommand> commands;
+  while (FANIN_TRY(statement.step()))
+    commands.push_back(
+        {statement.integer(0), statement.text(1), statement.text(2), statement.text(3)});
+  std::ranges::reverse(commands);
+  return commands;
 }
 
 } // namespace fanin::operation

@@ -31,10 +31,12 @@ struct NewRun {
   std::string who; // the user
   std::string host;
   std::vector<UsedConfiguration> configurations;
+  // What run control (`fanin serve`) has to know of it, to find it again; null: it is none of its.
+  json::Value control;
   std::int64_t unix_ns = 0; // now
 };
 
-// Who changes an entry, and when.
+// Who does something, and when.
 struct Change {
   std::string who;
   std::int64_t unix_ns = 0;
@@ -50,6 +52,33 @@ struct LogLine {
   std::string text; // with its node
 };
 
+// How a run ended.
+struct RunEnd {
+  std::int64_t begun_ns = 0; // 0: it did not begin, or that is in the registry already
+  std::int64_t ended_ns = 0;
+  std::string reason;
+  json::Value result; // the keys of `fanin run --json`; null: none
+  std::vector<LogLine> log; // the last lines
+};
+
+// A change of the state in which a run is (states.hpp).
+struct StateChange {
+  std::int64_t unix_ns = 0;
+  std::string from;
+  std::string to;
+  std::string command; // empty: none, it came by itself
+  std::string who;
+  std::string why;
+};
+
+// What somebody asked run control for.
+struct AskedCommand {
+  std::int64_t unix_ns = 0;
+  std::string who;
+  std::string command; // with what it was asked for
+  std::string outcome;
+};
+
 struct RunEntry {
   RunNumber number = 0;
   std::uint64_t id = 0;
@@ -63,6 +92,7 @@ struct RunEntry {
   std::int64_t ended_ns = 0; // 0: not, as far as is known
   std::string reason; // why it ended
   json::Value result; // the keys of `fanin run --json`; null: none
+  json::Value control; // as in NewRun
 };
 
 // Which runs; all that is not given matches.
@@ -70,6 +100,7 @@ struct RunFilter {
   std::string kind;
   std::optional<Quality> quality;
   std::int64_t since_ns = 0; // reserved then or later
+  RunNumber before = 0; // only lower numbers; 0: all
   std::uint64_t last = 0; // the last so many; 0: all
 };
 
@@ -81,24 +112,33 @@ public:
   [[nodiscard]] static Result<Registry> open(const std::string& path, Database::Access access);
   // The user's own: in $XDG_STATE_HOME or ~/.local/state.
   [[nodiscard]] static std::string usual_path();
+  [[nodiscard]] const std::string& path() const { return database_->path(); }
 
   // Gives a run a number above all that the registry has, which is on disk then. `take` takes it,
   // or a higher one, wherever else numbers are given: what it refuses is not recorded.
   [[nodiscard]] Result<RunNumber>
   reserve(const NewRun& run, const std::function<Result<RunNumber>(RunNumber least)>& take);
   [[nodiscard]] Result<> begun(RunNumber run, std::int64_t unix_ns);
-  [[nodiscard]] Result<> ended(RunNumber run, std::int64_t unix_ns, const std::string& reason,
-                               const json::Value& result, std::span<const LogLine> log);
+  [[nodiscard]] Result<> ended(RunNumber run, const RunEnd& end);
+  [[nodiscard]] Result<> add_state(RunNumber run, const StateChange& change);
+  [[nodiscard]] Result<> add_command(const AskedCommand& command);
+  [[nodiscard]] Result<> set_kind(RunNumber run, std::string_view kind);
   // By whom it is changed, and what it was, stays known. Errors: not_found.
   [[nodiscard]] Result<> set_comment(RunNumber run, const std::string& text, const Change& by);
   [[nodiscard]] Result<> set_quality(RunNumber run, Quality quality, const Change& by);
 
   // Ascending by number.
   [[nodiscard]] Result<std::vector<RunEntry>> list(const RunFilter& filter);
+  // Those of run control whose end is not known.
+  [[nodiscard]] Result<std::vector<RunEntry>> unfinished();
   // Errors: not_found.
   [[nodiscard]] Result<RunEntry> find(RunNumber run);
   [[nodiscard]] Result<std::vector<UsedConfiguration>> configurations(RunNumber run);
   [[nodiscard]] Result<std::vector<LogLine>> log(RunNumber run);
+  [[nodiscard]] Result<std::vector<StateChange>> states(RunNumber run);
+  [[nodiscard]] Result<std::vector<std::string>> files(RunNumber run);
+  // The last so many, the oldest first.
+  [[nodiscard]] Result<std::vector<AskedCommand>> commands(std::uint64_t last);
 
 private:
   explicit Registry(std::unique_ptr<Database> database) : database_(std::move(database)) {}

@@ -54,7 +54,8 @@ TEST_F(Registries, keep_what_a_run_was) {
   json::Value result;
   result["ok"] = true;
   const std::vector<LogLine> log{{7, "info", "em a line"}};
-  ASSERT_TRUE(registry.ended(1, 30, "stopped", result, log).has_value());
+  ASSERT_TRUE(registry.ended(1, {.ended_ns = 30, .reason = "stopped", .result = result, .log = log})
+                  .has_value());
   const auto found = open(Access::read).find(1);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->id, 0x1234567890abcdefU);

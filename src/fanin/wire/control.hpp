@@ -22,7 +22,7 @@ namespace fanin::wire {
 
 /// Nodes of different versions refuse each other. From release 0.1.0 on it rises with every change
 /// of a message.
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -62,6 +62,7 @@ enum class MessageType : std::uint16_t {
   reset_reply, ///< the answer to reset_request
   new_file, ///< builder unit -> event manager: the name of a run file, as text
   ready, ///< readout unit -> event manager: whether its sources are ready for the run to begin
+  release, ///< event manager -> readout unit (welcome.held): start the sources
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -115,7 +116,8 @@ struct Welcome {
   EventNumber first_event = 0; ///< readout unit: begin here
   EventNumber limit = 0; ///< readout unit: read up to here for now
   std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
-  std::uint32_t run_id_is_shared = 0; ///< 1: by all event builders of two stages (RunIdentity)
+  std::uint16_t run_id_is_shared = 0; ///< 1: by all event builders of two stages (RunIdentity)
+  std::uint16_t held = 0; ///< 1: readout unit: start no source before `release`
   std::uint64_t seal_key = 0; ///< readout unit: of Assign::seal; builder units do not get it
   std::uint64_t run_id = 0; ///< random, since other runs may have the same number
 };
@@ -139,6 +141,13 @@ struct Ready {
   std::uint64_t yes = 0; ///< 1: the run may begin, as far as its sources know
 };
 static_assert(sizeof(Ready) == 8);
+
+/// Run control starts the run.
+struct Release {
+  static constexpr MessageType type = MessageType::release;
+  std::uint64_t reserved = 0;
+};
+static_assert(sizeof(Release) == 8);
 
 struct BuilderUp { // followed by text: the data URLs, a line each (builder/rails.hpp)
   static constexpr MessageType type = MessageType::builder_up;

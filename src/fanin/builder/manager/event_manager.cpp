@@ -112,6 +112,11 @@ void EventManager::start_if_ready() {
   if (stop_wanted_ && running()) reading_.stop();
 }
 
+void EventManager::release() {
+  options_.held = false;
+  server_.send_to_readouts(wire::Release{});
+}
+
 void EventManager::stop() {
   stop_wanted_ = true;
   if (phase_.is(Phase::waiting)) {
@@ -205,7 +210,8 @@ void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rai
 void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
   wire::Welcome welcome{.run = system_.run,
                         .incarnation = readouts_.join(node),
-                        .run_id_is_shared = options_.run_id_is_shared ? 1U : 0U,
+                        .run_id_is_shared = static_cast<std::uint16_t>(options_.run_id_is_shared),
+                        .held = static_cast<std::uint16_t>(options_.held),
                         .seal_key = seal_key_,
                         .run_id = options_.run_id};
   const auto joining_at = events_.joining_at();
@@ -460,8 +466,8 @@ bool EventManager::on_announce(NodeId node, wire::MessageReader& reader) {
 }
 
 std::string EventManager::waiting_for() const {
-  return WaitingText{
-      {system_, phase_, readouts_, builders_, paths_, events_, dispatcher_, storage_waits_for_}}
+  return WaitingText{{system_, phase_, readouts_, builders_, paths_, events_, dispatcher_,
+                      storage_waits_for_, options_.held}}
       .text();
 }
 

@@ -50,6 +50,7 @@ struct EventManagerOptions {
   std::vector<net::Url> urls; // rails where to listen; port 0 works
   std::uint64_t run_id = 0; // as in wire::Welcome
   bool run_id_is_shared = false; // likewise
+  bool held = false; // the run does not begin before release()
   RunRecorder* recorder = nullptr; // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
@@ -69,6 +70,9 @@ public:
   [[nodiscard]] Result<> start();
   [[nodiscard]] std::vector<net::Url> urls() const { return server_.urls(); }
 
+  // The run may begin, and sources are started.
+  void release();
+  [[nodiscard]] bool held() const { return options_.held; }
   // Ends the run in good order: what was triggered or announced is still built.
   void stop();
   // Ends it now; what is not built is lost, and the ledger says so.

@@ -19,7 +19,8 @@ std::string WaitingText::text() const {
   for (std::size_t i = 0; i < parts_.builders.size(); ++i) {
     add_builder(static_cast<NodeId>(i), oldest[i], wanted);
   }
-  return wanted.text();
+  std::string text = wanted.text();
+  return text.empty() && parts_.held ? "its start" : text;
 }
 
 std::string WaitingText::unfinished() const {
@@ -40,7 +41,7 @@ std::string WaitingText::of_readout(NodeId node) const {
   const bool present = parts_.readouts.present(node);
   if (parts_.phase.is(Phase::waiting)) {
     const bool says_why = !parts_.events.waits_for(node).empty();
-    if (present && (parts_.readouts.ready(node) || says_why)) return {};
+    if (present && (parts_.held || parts_.readouts.ready(node) || says_why)) return {};
     return fmt::format("readout unit '{}' to {}", parts_.system.readout_units[node],
                        present ? "be ready" : "start");
   }

@@ -25,6 +25,7 @@ public:
     const KnownEvents& events;
     const Dispatcher& dispatcher;
     const std::vector<std::string>& storage; // by builder unit: what its storage waits for
+    bool held = false; // EventManagerOptions::held
   };
   explicit WaitingText(const Parts& parts) : parts_(parts) {}
   [[nodiscard]] std::string text() const;

@@ -60,12 +60,13 @@ protected:
     dispatcher_.assign_batches(now);
   }
   std::string text() {
-    return WaitingText{
-        {system_, phase_, readouts_, builders_, paths_, events_, dispatcher_, storage_waits_for_}}
+    return WaitingText{{system_, phase_, readouts_, builders_, paths_, events_, dispatcher_,
+                        storage_waits_for_, held_}}
         .text();
   }
 
   static constexpr Time now{1s};
+  bool held_ = false;
   System system_ = testing::make_system(2, 1);
   SourceIndex sources_{system_};
   Trigger trigger_{system_};
@@ -153,6 +154,17 @@ TEST_F(WaitingTextTest, repeats_what_a_readout_unit_waits_for_at_its_sources) {
   EXPECT_EQ(text(), "readout unit 'ru0': source 'source1' to connect");
   readouts_.leave(0);
   EXPECT_EQ(text(), ""); // it has died: nobody waits for it
+}
+
+TEST_F(WaitingTextTest, a_held_run_waits_for_its_nodes_and_senders_and_then_for_its_start) {
+  held_ = true;
+  start_builder();
+  start_readout(0);
+  EXPECT_EQ(text(), "readout unit 'ru1' to start");
+  readouts_.join(1); // it says that it is ready when the run is released
+  EXPECT_EQ(text(), "its start");
+  events_.on_status(1, false, "source 'source1' to have a sender", {});
+  EXPECT_EQ(text(), "readout unit 'ru1': source 'source1' to have a sender");
 }
 
 TEST_F(WaitingTextTest, names_readout_units_that_do_not_reach_a_builder_unit) {

@@ -144,7 +144,7 @@ void ReadoutUnit::reset() {
   if (state_ == State::joined) state_ = State::away;
   view_ = {};
   to_start_.reset();
-  said_ready_ = false;
+  held_ = said_ready_ = false;
   reset_requested_ = run_begun_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
   announcer_.reset();
@@ -163,6 +163,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   const auto take = [&](auto on) { return take_message(reader, *this, on); };
   switch (type) {
   case wire::MessageType::welcome: return take(&ReadoutUnit::on_welcome);
+  case wire::MessageType::release: held_ = false; return state_ == State::joined;
   case wire::MessageType::builder_up: return on_builder_up(reader);
   case wire::MessageType::builder_down: return take(&ReadoutUnit::on_builder_down);
   case wire::MessageType::limit: return take(&ReadoutUnit::on_limit);
@@ -185,6 +186,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   retained_->begin(run_, welcome.incarnation);
   links_->begin(run_, welcome.incarnation);
   view_.limit = welcome.limit;
+  held_ = welcome.held != 0;
   if (welcome.joining != 0) view_.joined_at = welcome.first_event;
   const Time now = environment_.loop->now();
   sources_.joined({.number = run_, .id = welcome.run_id, .shared = welcome.run_id_is_shared != 0});
@@ -328,7 +330,8 @@ void ReadoutUnit::start_sources(Time now) {
 // them, and they are not read.
 bool ReadoutUnit::watch_readiness(Time now) {
   if (view_.begun()) return true;
-  const bool ready = sources_.ready(now);
+  const bool ready = sources_.ready(now) && !held_;
+  if (ready) sources_.all_are_ready();
   if (ready && to_start_) start_sources(now);
   if (ready != said_ready_ && control_->roomy()) {
     control_->send(wire::Ready{ready ? 1U : 0U});

@@ -136,6 +136,7 @@ private:
   RunNumber run_ = 0; // while joined
   std::uint64_t seal_key_ = 0; // of requests, as the event manager has said
   std::optional<wire::Welcome> to_start_; // with it, the sources, when they are ready
+  bool held_ = false; // the event manager has not released the run
   bool said_ready_ = false; // to the event manager
   RunView view_; // without the announced number: view() adds it
   bool reset_requested_ = false; // and not answered

@@ -45,9 +45,7 @@ bool SourceGroup::ready(Time now) {
                             url.empty() ? "be ready" : "have a sender at " + url));
   }
   not_ready_ = missing.text();
-  if (!not_ready_.empty()) return false;
-  for (Member& member : members_) member.reader.all_are_ready();
-  return true;
+  return not_ready_.empty();
 }
 
 void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time now) {

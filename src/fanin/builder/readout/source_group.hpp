@@ -36,8 +36,12 @@ public:
   void joined(const RunIdentity& run) {
     for (Member& member : members_) member.reader.joined(run);
   }
-  // The run may begin: all sources are ready.
+  // All sources are ready: the run may begin, as far as they know.
   [[nodiscard]] bool ready(Time now);
+  // They are read from now on, unless ready() finds one that is not.
+  void all_are_ready() {
+    for (Member& member : members_) member.reader.all_are_ready();
+  }
   // Human-readable: which ones were not when ready() was called last; empty: none.
   [[nodiscard]] const std::string& not_ready() const { return not_ready_; }
   // A new incarnation. A source that cannot start has failed; the log says why.
