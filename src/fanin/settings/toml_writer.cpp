@@ -6,7 +6,6 @@
 #include "fanin/settings/tree.hpp"
 
 namespace fanin::settings {
-namespace {
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -22,6 +21,8 @@ std::string quoted(std::string_view text) {
   }
   return out + '"';
 }
+
+namespace {
 
 std::string key_text(std::string_view key) {
   const bool bare = !key.empty() && std::ranges::all_of(key, [](char c) {

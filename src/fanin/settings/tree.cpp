@@ -95,7 +95,31 @@ struct Override {
   std::string_view key; // the whole dotted one, for messages
   const Value& value;
   const Place& place;
+  bool adds = false; // to a list
 };
+
+// A value alone is a list of one.
+Result<> add(Value& at, const Override& override) {
+  Value list;
+  list.kind = Value::Kind::list;
+  list.place = override.place;
+  if (at.kind == Value::Kind::list) {
+    list = at;
+  } else if (at.kind != Value::Kind::table) {
+    list.items.push_back(at);
+  } else if (!at.entries.empty()) {
+    return fail(ErrorKind::usage, fmt::format("{}: {}: is a table: += adds to a list",
+                                              override.place.text(), override.key));
+  }
+  const Value& value = override.value;
+  if (value.kind == Value::Kind::list) {
+    list.items.insert(list.items.end(), value.items.begin(), value.items.end());
+  } else {
+    list.items.push_back(value);
+  }
+  at = std::move(list);
+  return {};
+}
 
 Result<> assign(Value& at, std::string_view rest, const Override& override);
 
@@ -119,6 +143,7 @@ Result<> assign_in_list(Value& list, std::string_view step, std::string_view res
 
 Result<> assign(Value& at, std::string_view rest, const Override& override) {
   if (rest.empty()) {
+    if (override.adds) return add(at, override);
     at = override.value;
     return {};
   }
@@ -150,7 +175,9 @@ Result<> assign(Value& at, std::string_view rest, const Override& override) {
 Result<> override_value(Value& root, std::string_view assignment, std::uint32_t ordinal) {
   const Place place{"--set", ordinal};
   const auto equals = assignment.find('=');
-  const std::string_view key = assignment.substr(0, equals);
+  std::string_view key = assignment.substr(0, equals);
+  const bool adds = equals != std::string_view::npos && key.ends_with('+');
+  if (adds) key.remove_suffix(1);
   if (equals == std::string_view::npos || key.empty()) {
     return fail(ErrorKind::usage, fmt::format("{}: \"{}\" is not of the form key=value, as in "
                                               "run.duration=5s",
@@ -161,7 +188,7 @@ Result<> override_value(Value& root, std::string_view assignment, std::uint32_t 
                 fmt::format("{}: the key has more than {} parts", place.text(), key_parts_max));
   }
   const Value value = parse_toml_value(assignment.substr(equals + 1), place);
-  return assign(root, key, {key, value, place});
+  return assign(root, key, {key, value, place, adds});
 }
 
 } // namespace fanin::settings

@@ -67,6 +67,9 @@ struct Entry {
 /// The same values as a configuration file, without its comments.
 [[nodiscard]] FANIN_INTERNAL_API std::string to_toml(const Value& root);
 
+/// A text as it is written there, with quotes.
+[[nodiscard]] FANIN_INTERNAL_API std::string quoted(std::string_view text);
+
 /// Errors: usage, as "file:line: reason". `file` is only for messages.
 [[nodiscard]] FANIN_INTERNAL_API Result<Value> parse_toml(std::string_view text,
                                                           const std::string& file);
@@ -76,7 +79,8 @@ struct Entry {
 [[nodiscard]] Value parse_toml_value(std::string_view text, const Place& place);
 
 /// Applies an override such as "readout.0.name=left": a dotted key, with the index in a list or *
-/// for all its entries. `ordinal` counts the overrides, from 1. Errors: usage.
+/// for all its entries. "run.without+=adc3" adds an entry to a list, or those of another list.
+/// `ordinal` counts the overrides, from 1. Errors: usage.
 [[nodiscard]] FANIN_INTERNAL_API Result<> override_value(Value& root, std::string_view assignment,
                                                          std::uint32_t ordinal);
 
