@@ -70,6 +70,17 @@ def test_a_run_over_ssh_has_the_result_of_one_here():
             assert "run number 2 is not free" in run.finish(status=1)["error"]
 
 
+def test_a_readout_unit_that_is_left_out_does_not_take_the_others_to_other_hosts():
+    with Hosts() as hosts, hosts.run("--without", "0x100", "--without", "0x101") as run:
+        run.wait_for_events(500)
+        run.kill("bu1")
+        run.wait_for(r"bu1 died: the connection to host 127\.0\.0\.5 ")
+        run.signal()
+        result = run.finish()
+        check_balanced(result)
+        assert sorted(result["nodes"]) == ["bu0", "bu1", "evm", "ru1"], result["nodes"]
+
+
 def test_an_interrupt_drains_a_run_on_hosts():
     with Hosts() as hosts, hosts.run() as run:
         run.wait_for_events(500)

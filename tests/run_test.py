@@ -148,6 +148,21 @@ def test_files_that_are_emptied_or_cut_during_the_run_are_said_at_once_and_fail_
         assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
 
 
+def test_a_run_without_some_sources_has_nothing_of_them():
+    with Folder() as folder:
+        without = ["--without", "0x102", "--without", "0x103"]
+        with Run(folder.small(), "--events", "500", *without, "--set", "run.without=0x101") as run:
+            result = run.finish()
+        check_balanced(result)
+        assert list(result["sources"]) == ["0x100"] and sorted(result["nodes"]) == ["bu0", "bu1", "evm", "ru0"], result
+        assert (result["events"]["built"], result["events"]["incomplete"], result["fragments"]["built"]) == (500, 0, 500), result
+        assert verify(result)["complete"] == 500
+        shown = fanin("inspect", result["files"][0])
+        assert re.findall(r"^ +(0x[0-9a-f]+) ", shown.stdout, re.MULTILINE) == ["0x100"], shown.stdout
+        refused = fanin("run", folder.path / "run.toml", *without, "--node", "ru1")
+        assert refused.returncode == 2 and '"ru1" takes no part' in refused.stderr, refused.stderr
+
+
 def test_a_run_file_says_what_the_run_was():
     extra = '\n[run.metadata]\nbeam = "150 GeV"\nhv = true\nshift = 3\n'
     with Folder() as folder:

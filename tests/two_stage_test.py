@@ -495,6 +495,25 @@ def test_the_example_runs_both_stages():
         assert refused.returncode == 2 and "--set:1: run.number: run number 42 is not free" in refused.stderr, refused.stderr
 
 
+def test_both_stages_run_without_a_source_of_a_group():
+    with Folder() as folder, example(folder) as files:
+        with Run(*files, *SMALL, "--events", 600, "--without", "0x201") as run:
+            result = run.finish()
+        check_groups(result)
+        assert "0x201" not in result["configurations"]["group1"]["sources"], result["configurations"]["group1"]["sources"]
+        assert (result["events"]["built"], result["events"]["incomplete"]) == (600, 0), result["events"]
+        slice_ = result["configurations"]["slice0"]
+        assert verify(slice_)["complete"] == slice_["events"]["built"]
+        shown = fanin("inspect", slice_["files"][0]).stdout
+        ids = re.findall(r"^ +(0x[0-9a-f]+) ", shown, re.MULTILINE)
+        assert ids == ["0x100", "0x101", "0x102", "0x103", "0x200", "0x202", "0x203"], shown
+        with Run(files[0], *files[2:], *SMALL, "--events", 600, "--without", "0x1001") as run:
+            result = run.finish()
+        assert (result["events"]["built"], result["events"]["incomplete"]) == (600, 0), "without group 1"
+        refused = fanin("run", *files, "--without", "0x204")
+        assert refused.returncode == 2 and '--without: there is no source "0x204"; there are: 0x100, ' in refused.stderr, refused.stderr
+
+
 def test_a_group_that_has_ended_is_absent_and_not_silent():
     with Folder() as folder, example(folder) as files:
         with Run(*files, *SMALL, "--duration", "1h") as run:

@@ -39,6 +39,8 @@ namespace {
 
 std::vector<std::string> all_overrides(const RunOptions& options) {
   std::vector<std::string> overrides = options.overrides;
+  for (const std::string& source : options.without)
+    overrides.push_back("run.without+=" + settings::quoted(source));
   std::ranges::copy(end_overrides(options), std::back_inserter(overrides));
   return overrides;
 }
@@ -370,6 +372,9 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command
       ->add_option("--set", options->overrides,
                    "KEY=VALUE: override one key, dotted: run.output=/data")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--without", options->without, "Leave this source out, as with run.without")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--json", options->json,

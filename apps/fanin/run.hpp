@@ -24,6 +24,7 @@ struct RunOptions {
   std::string duration;
   std::string events;
   std::vector<std::string> overrides;
+  std::vector<std::string> without; // sources
   std::string json;
   std::string log = "info";
   bool quiet = false;

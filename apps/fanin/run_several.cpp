@@ -1,5 +1,6 @@
 // fanin run CONFIG CONFIG...: two stages, each configuration in a process that launches its nodes.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -23,6 +24,7 @@ namespace {
 
 struct Several {
   std::vector<std::string> texts; // of the files
+  std::vector<std::vector<std::string>> overrides; // of each
   std::vector<config::Configuration> configurations;
 };
 
@@ -39,7 +41,16 @@ Result<Several> read(const RunOptions& options) {
     auto one = FANIN_TRY(config::parse(text, file, overrides_of(options, false)));
     if (one.forwards()) one = FANIN_TRY(config::parse(text, file, overrides_of(options, true)));
     several.texts.push_back(std::move(text));
+    several.overrides.push_back(overrides_of(options, one.forwards()));
     several.configurations.push_back(std::move(one));
+  }
+  const auto without =
+      FANIN_TRY(config::overrides_without(several.configurations, options.without));
+  for (std::size_t i = 0; i < without.size(); ++i) {
+    if (without[i].empty()) continue;
+    std::ranges::copy(without[i], std::back_inserter(several.overrides[i]));
+    several.configurations[i] =
+        FANIN_TRY(config::parse(several.texts[i], options.configurations[i], several.overrides[i]));
   }
   return several;
 }
@@ -89,7 +100,7 @@ std::vector<executive::StagedConfiguration> configurations_of(Several& several,
                                                    "--run-id", fmt::format("{}", given.id)},
                                        .input = std::move(several.texts[i])};
     if (options.controlled) one.command.emplace_back("--controlled");
-    auto overrides = overrides_of(options, group);
+    auto overrides = several.overrides[i];
     overrides.push_back(fmt::format("run.number={}", given.number));
     for (std::string& assignment : overrides) {
       one.command.emplace_back("--set");
@@ -162,8 +173,7 @@ Result<int> run_several(const RunOptions& options) {
   if (recorded) {
     std::vector<operation::UsedConfiguration> used;
     for (std::size_t i = 0; i < several.texts.size(); ++i)
-      used.push_back({options.configurations[i], several.texts[i],
-                      overrides_of(options, several.configurations[i].forwards())});
+      used.push_back({options.configurations[i], several.texts[i], several.overrides[i]});
     record = FANIN_TRY(operation::RecordedRun::begin(several.configurations, std::move(used)));
   }
   const auto status = launch(std::move(several), stages, options, record.get(), json);

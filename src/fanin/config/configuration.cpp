@@ -122,6 +122,7 @@ void read_run(TableReader reader, Configuration& configuration) {
                                          storage::text_attribute_max));
   }
   read_metadata(reader.table("metadata"), run.metadata);
+  run.without = reader.words("without");
   reader.finish();
 }
 
@@ -338,9 +339,10 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
   builder::shaping::Shaping& shaping = system.shaping;
   if (!shaping.on()) return;
   const std::uint64_t readouts = configuration.readouts();
-  shaping.tokens = static_cast<std::uint32_t>(
-      reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
-                     std::max<std::uint64_t>(readouts, 1)));
+  const std::uint64_t tokens_max = readouts + configuration.readouts_left_out.size();
+  const std::uint64_t tokens =
+      reader.integer("tokens", shaping.tokens, 1, std::max<std::uint64_t>(tokens_max, 1));
+  shaping.tokens = static_cast<std::uint32_t>(std::min(tokens, readouts));
   const std::uint64_t connections = std::max<std::uint64_t>(readouts * system.rails, 1);
   const auto carrier_for = [](std::uint32_t events) {
     return std::bit_ceil(2 * detail::table_bytes_max(events));

@@ -42,6 +42,7 @@ struct Run {
   std::string kind = "physics"; ///< or "test"
   std::string comment; ///< kept in run files, as what follows
   std::vector<storage::Metadata> metadata;
+  std::vector<std::string> without; ///< names of sources that are left out, as written
 };
 
 /// What the nodes need besides builder::System.
@@ -106,6 +107,7 @@ struct Process {
   std::string name;
   std::string key; ///< name of its table, as "process.0"; else of its node's
   std::vector<std::size_t> nodes; ///< into Configuration::nodes
+  std::size_t place = 0; ///< among all processes, with those that are left out: its host of a list
 };
 
 /// In the first of two stages: where what is built goes.
@@ -146,7 +148,10 @@ struct Configuration {
   /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;
   std::vector<Source> sources; ///< in the order of system.sources
-  std::vector<Process> processes; ///< every node in exactly one
+  std::vector<Process> processes; ///< every node in exactly one; their places ascend
+  /// What this run is without (`enabled`, run.without): it is nowhere else.
+  std::vector<Source> sources_left_out; ///< their `readout` means nothing
+  std::vector<std::string> readouts_left_out; ///< names of units that had no other sources
 
   [[nodiscard]] std::size_t readouts() const { return system.readout_units.size(); }
   [[nodiscard]] std::size_t builders() const { return system.builder_units.size(); }

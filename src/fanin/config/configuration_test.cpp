@@ -299,7 +299,7 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
       {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: comment, "
                                     "drain, duration, events, kind, metadata, number, output, "
-                                    "registry, restart, seed"},
+                                    "registry, restart, seed, without"},
       {m + "[storge]\nmax_file = \"1GiB\"\n",
        "run.toml:4: storge: unknown key; did you mean storage?"},
       {m + "[run]\nduration = 10\n",
@@ -483,6 +483,8 @@ TEST(Configuration, wrong_overrides_are_said_in_one_line) {
       {"readout.3.name=x",
        "--set:1: readout.3.name: the list has 1 entry: \"3\" should be an index "
        "from 0, or * for all of them"},
+      {"readout.0+=1", "--set:1: readout.0: is a table: += adds to a list"},
+      {"+=1", "--set:1: \"+=1\" is not of the form key=value, as in run.duration=5s"},
       {"run..number=1", "--set:1: run..number: a part of the key is empty; write it as in "
                         "readout.0.name=left"},
       {"readout.0.source.0.type.x=1",
@@ -490,6 +492,23 @@ TEST(Configuration, wrong_overrides_are_said_in_one_line) {
        "text, so \"x\" leads nowhere"},
   };
   for (const auto& [assignment, error] : wrong) EXPECT_EQ(error_of(minimal, {assignment}), error);
+}
+
+TEST(Configuration, an_override_may_add_to_a_list) {
+  const std::string m = minimal;
+  const auto without = [&](const std::string& text, const std::vector<std::string>& overrides) {
+    const std::string more = "[[readout]]\nsource = [{ id = 8, count = 4, name = \"adc\", type = "
+                             "\"emulator\" }]\n";
+    return good(m + more + text, overrides).run.without;
+  };
+  EXPECT_THAT(without("", {"run.without+=adc1"}), ElementsAre("adc1"));
+  EXPECT_THAT(without("[run]\nwithout = [\"adc0\"]\n", {"run.without+=adc1", "run.without+=[7]"}),
+              ElementsAre("adc0", "adc1", "7"));
+  EXPECT_THAT(without("[run]\nwithout = \"adc0\"\n", {R"(run.without+=["adc1", "adc2"])"}),
+              ElementsAre("adc0", "adc1", "adc2"));
+  EXPECT_THAT(without("[run]\nwithout = [\"adc0\"]\n", {"run.without=adc1"}), ElementsAre("adc1"));
+  EXPECT_EQ(good(m, {"readout+={source=[{id=9,type=\"emulator\"}]}"}).node_names(),
+            "evm, ru0, ru1, bu0");
 }
 
 // The key that shows it may be right in the file.
@@ -925,6 +944,136 @@ TEST(Configuration, a_run_drains_for_longer_than_events_wait_for_a_silent_source
               HasSubstr("run.toml:5: run.drain: 2 s is not longer than event.deadline = 2 s"));
   EXPECT_THAT(error_of(with("drain = \"5s\"", ""), {"event.deadline=10s"}),
               HasSubstr("--set:1: run.drain: 5 s is not longer than event.deadline = 10 s"));
+}
+
+std::vector<std::string> names_of(const std::vector<Source>& sources) {
+  std::vector<std::string> names;
+  for (const Source& source : sources) names.push_back(source.settings.name);
+  return names;
+}
+
+// ru0: adc0, adc1, 0x12, 0x13; ru1: adc2, adc3, 0x14, 0x15; ru2: tdc.
+constexpr const char* three_units = R"([[readout]]
+count = 2
+source = [{ id = 1, count = 2, name = "adc", type = "emulator" },
+          { id = 0x12, count = 2, type = "emulator" }]
+[[readout]]
+cpu = 3
+source = [{ name = "tdc", type = "emulator" }]
+[[builder]]
+)";
+
+TEST(Configuration, sources_that_are_left_out_take_no_part_and_the_others_stay_as_they_are) {
+  const Configuration c =
+      good(three_units, {R"(run.without=["adc2", "0x13", "18", "adc2", "0x0014"])"});
+  EXPECT_THAT(names_of(c.sources), ElementsAre("adc0", "adc1", "adc3", "0x15", "tdc"));
+  EXPECT_THAT(names_of(c.sources_left_out), ElementsAre("0x12", "0x13", "adc2", "0x14"));
+  EXPECT_EQ(c.sources[2].settings.id, 4U);
+  EXPECT_EQ(c.sources[4].settings.id, 0x16U);
+  EXPECT_EQ(c.system.sources.size(), 5U);
+  EXPECT_EQ(c.node_names(), "evm, ru0, ru1, ru2, bu0");
+  EXPECT_EQ(c.sources_of(1), (std::pair<std::size_t, std::size_t>{2, 4}));
+}
+
+TEST(Configuration, sources_that_are_not_enabled_are_left_out) {
+  const auto with = [](const std::string& first, const std::string& common) {
+    return good("[[readout]]\nsource = [{ id = 5, count = 2, type = \"emulator\", " + first +
+                " }, { type = \"emulator\", enabled = true }]\n[[builder]]\n[source]\n" + common);
+  };
+  for (const Configuration& c :
+       {with("enabled = false", ""), with("name = \"a\"", "enabled = false\n"),
+        with("enabled = false", "[run]\nwithout = [\"0x5\"]\n")}) {
+    EXPECT_THAT(names_of(c.sources), ElementsAre("0x7"));
+    EXPECT_EQ(c.sources_left_out.size(), 2U);
+  }
+  EXPECT_EQ(good(std::string(minimal) + "[[readout]]\nsource = [{ id = 7, enabled = false, type = "
+                                        "\"no such type\" }]\n")
+                .sources.size(),
+            1U)
+      << "another one may have its id";
+}
+
+TEST(Configuration, a_readout_unit_without_any_of_its_sources_takes_no_part) {
+  const std::string processes =
+      "[[process]]\nnodes = [\"ru0\"]\n[[process]]\nname = \"p\"\nnodes = [\"bu0\", \"ru[1-2]\"]\n";
+  const std::vector<std::string> without{R"(run.without=["adc0", "adc1", "0x12", "0x13"])"};
+  const Configuration c = good(three_units + processes, without);
+  EXPECT_EQ(c.node_names(), "evm, ru1, ru2, bu0");
+  EXPECT_THAT(c.readouts_left_out, ElementsAre("ru0"));
+  EXPECT_THAT(c.system.readout_units, ElementsAre("ru1", "ru2"));
+  EXPECT_THAT(c.nodes[2].cpus, ElementsAre(3));
+  EXPECT_EQ(c.sources_of(0), (std::pair<std::size_t, std::size_t>{0, 4}));
+  EXPECT_EQ(c.sources[4].readout, 1U);
+  ASSERT_EQ(c.processes.size(), 2U);
+  EXPECT_THAT(c.processes[0].nodes, ElementsAre(0));
+  EXPECT_EQ(c.processes[1].name, "p");
+  EXPECT_THAT(c.processes[1].nodes, ElementsAre(1, 2, 3));
+  EXPECT_EQ(c.processes[0].place, 0U);
+  EXPECT_EQ(c.processes[1].place, 2U) << "as it would be with ru0";
+  EXPECT_THAT(good(three_units, {"network.url=inproc://", without[0]}).processes[0].nodes,
+              ElementsAre(0, 1, 2, 3));
+  const Configuration shared =
+      good(std::string(three_units) + "[[process]]\nnodes = [\"ru0\", \"bu0\"]\n", without);
+  EXPECT_EQ(shared.processes[1].name, "ru0") << "who starts it knows it by this name";
+  EXPECT_THAT(shared.processes[1].nodes, ElementsAre(3));
+}
+
+TEST(Configuration, tokens_for_readout_units_that_are_left_out_are_no_error) {
+  const std::string tokens =
+      std::string(three_units) + "[shaping]\npolicy = \"tokens\"\ntokens = 3\n";
+  EXPECT_EQ(good(tokens).system.shaping.tokens, 3U);
+  EXPECT_EQ(good(tokens, {"run.without=tdc"}).system.shaping.tokens, 2U);
+}
+
+TEST(Configuration, what_cannot_be_left_out_is_said_in_one_line) {
+  const std::string three = three_units;
+  EXPECT_EQ(error_of(three + "[run]\nwithout = [\"adc1\", \"adc4\"]\n"),
+            "run.toml:10: run.without: there is no source \"adc4\"; there are: adc0, adc1, 0x12, "
+            "0x13, adc2, adc3, 0x14, 0x15, tdc");
+  EXPECT_EQ(error_of(three, {"run.without+=24"}),
+            "--set:1: run.without: there is no source \"24\"; there are: adc0, adc1, 0x12, 0x13, "
+            "adc2, adc3, 0x14, 0x15, tdc");
+  EXPECT_THAT(error_of("[[readout]]\nsource = [{ id = 0, count = 17, type = \"emulator\" }]\n"
+                       "[[builder]]\n[run]\nwithout = [\"a\"]\n"),
+              ::testing::EndsWith("there are: 0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, "
+                                  "0xa, 0xb, 0xc, 0xd, 0xe, 0xf, ..."));
+  const std::string m = minimal;
+  EXPECT_EQ(error_of(m + "[run]\nwithout = [\"0x7\"]\n"),
+            "run.toml:5: run.without: no source is left: keep one at least");
+  EXPECT_EQ(error_of(m + "[source]\nenabled = false\n[run]\nwithout = [\"0x7\"]\n"),
+            "run.toml:5: readout.0.source.0.enabled: no source is left: keep one at least");
+  EXPECT_EQ(error_of(m + "[source]\nenabled = 0\n"),
+            "run.toml:5: readout.0.source.0.enabled: \"0\" is neither true nor false");
+  EXPECT_EQ(error_of(m + "[[readout]]\n", {"run.without=[]"}),
+            "run.toml:4: readout.1.source: readout unit \"ru1\" has none: add [[readout.source]]");
+}
+
+TEST(Configuration, a_stream_does_not_have_what_is_left_out) {
+  const std::string streams = std::string(three_units) +
+                              "[[filter]]\ntype = \"t\"\n[[stream]]\nname = \"s\"\n"
+                              "sources = [1, 2]\n[[stream]]\nname = \"all\"\n";
+  const Configuration c = good(streams, {"run.without=adc1"});
+  EXPECT_THAT(c.system.streams[0].sources, ElementsAre(1));
+  EXPECT_THAT(c.system.streams[1].sources, ElementsAre());
+  EXPECT_EQ(error_of(streams + "[run]\nwithout = [\"adc0\", \"adc1\"]\n"),
+            "run.toml:13: stream.0.sources: this run is without all sources of the stream \"s\": "
+            "keep one, or take the stream out");
+}
+
+TEST(Configuration, of_super_fragments_some_sources_may_be_left_out) {
+  const std::string slice = "[[readout]]\nsource = [{ id = 9, name = \"left\", type = \"receive\", "
+                            "merged = [1, 2], merged_optional = [1] }, { id = 7, type = "
+                            "\"emulator\" }]\n[[builder]]\n";
+  const Configuration c = good(slice, {"run.without=2"});
+  ASSERT_EQ(c.sources.size(), 2U);
+  ASSERT_EQ(c.sources[1].merged.size(), 1U);
+  EXPECT_EQ(c.sources[1].merged[0].id, 1U);
+  EXPECT_FALSE(c.sources[1].required);
+  EXPECT_FALSE(c.system.sources[1].required);
+  EXPECT_THAT(names_of(good(slice, {"run.without=[\"0x1\", 2]"}).sources), ElementsAre("0x7"));
+  EXPECT_THAT(names_of(good(slice, {"run.without=left"}).sources), ElementsAre("0x7"));
+  EXPECT_THAT(error_of(slice, {"run.without=3"}),
+              ::testing::HasSubstr("there are: 0x7, left, 0x1, 0x2"));
 }
 
 TEST(Configuration, a_file_that_is_not_there_says_so) {

@@ -22,8 +22,8 @@ constexpr std::int64_t offset_max = std::int64_t{1} << 62;
 
 // What is read here of a table whose other keys are its type's own.
 constexpr auto source_keys = std::to_array<std::string_view>(
-    {"count", "id", "name", "type", "required", "fragment_max", "expected", "counter_bits",
-     "offset", "first", "merged", "merged_optional"});
+    {"enabled", "count", "id", "name", "type", "required", "fragment_max", "expected",
+     "counter_bits", "offset", "first", "merged", "merged_optional"});
 constexpr auto application_keys =
     std::to_array<std::string_view>({"name", "host", "cpu", "numa_node", "type"});
 constexpr auto filter_keys = std::to_array<std::string_view>(
@@ -158,7 +158,9 @@ private:
     const std::uint64_t count = reader.integer("count", 1, 1, sources_max);
     const std::uint64_t first_id =
         reader.integer("id", next_id_, 0, std::numeric_limits<SourceId>::max());
-    if (configuration_.sources.size() + count * readouts > sources_max) {
+    const std::size_t before =
+        configuration_.sources.size() + configuration_.sources_left_out.size();
+    if (before + count * readouts > sources_max) {
       reader.reject("count", fmt::format("more than {} sources in all", sources_max));
       return;
     }
@@ -181,6 +183,8 @@ private:
     if (!source.merged.empty()) source.required = std::ranges::any_of(source.merged, is_required);
     if (!source.merged.empty() && count * readouts > 1)
       reader.reject("merged", "several sources cannot merge the same ones: leave out count");
+    auto& sources =
+        reader.boolean("enabled", true) ? configuration_.sources : configuration_.sources_left_out;
     source.settings.key = reader.key();
     source.settings.place = place_of_type(reader);
     source.settings.common_keys = source_keys;
@@ -193,7 +197,7 @@ private:
       one.settings.name = name.empty()           ? fmt::format("{:#x}", id)
                           : count * readouts > 1 ? fmt::format("{}{}", name, copy)
                                                  : name;
-      configuration_.sources.push_back(std::move(one));
+      sources.push_back(std::move(one));
     }
     next_id_ = first_id + count * readouts;
   }
@@ -425,18 +429,20 @@ void read_processes(TableReader& root, Configuration& configuration) {
     configuration.processes.push_back(std::move(process));
   }
   if (readers.empty() && std::ranges::any_of(configuration.nodes, &Node::listens_within_process)) {
-    Process process{"all", "process", {}};
+    Process process{"all", "process", {}, 0};
     for (std::size_t i = 0; i < configuration.nodes.size(); ++i) process.nodes.push_back(i);
     configuration.processes.push_back(std::move(process));
     return;
   }
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
     const Node& node = configuration.nodes[i];
-    if (!taken[i]) configuration.processes.push_back({node.name, node.key, {i}});
+    if (!taken[i]) configuration.processes.push_back({node.name, node.key, {i}, 0});
   }
   // The event manager's first, the others in the order of their first nodes.
   for (Process& process : configuration.processes) std::ranges::sort(process.nodes);
   std::ranges::sort(configuration.processes, {}, [](const Process& p) { return p.nodes.front(); });
+  for (std::size_t i = 0; i < configuration.processes.size(); ++i)
+    configuration.processes[i].place = i;
 }
 
 } // namespace
@@ -451,6 +457,7 @@ void read_nodes(TableReader& root, Configuration& configuration, Problems& probl
     configuration.system.streams.push_back({.name = "accepted", .prescale = 1, .sources = {}});
   set_urls(root, configuration);
   read_processes(root, configuration);
+  leave_out(configuration, problems);
 }
 
 } // namespace fanin::config::detail

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/config/detail/sections.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/settings/reader.hpp"
 #include "fanin/wire/super_fragment.hpp"
@@ -281,7 +283,55 @@ std::optional<RunNumber> Fit::run_number() {
   return first == nullptr ? std::nullopt : first->run.number;
 }
 
+// Also one that is left out already; null: there is none.
+const Source* find_source(const Configuration& configuration, const std::string& name) {
+  for (const auto* sources : {&configuration.sources, &configuration.sources_left_out}) {
+    for (const Source& source : *sources)
+      if (source.settings.name == name) return &source;
+  }
+  return nullptr;
+}
+
+bool merges(const Configuration& slice, SourceId id) {
+  return std::ranges::any_of(slice.sources, [id](const Source& source) {
+    return std::ranges::find(source.merged, id, &storage::SourceInfo::id) != source.merged.end();
+  });
+}
+
+std::string without(const std::string& name) { return "run.without+=" + settings::quoted(name); }
+
 } // namespace
+
+Result<std::vector<std::vector<std::string>>>
+overrides_without(std::span<const Configuration> configurations,
+                  std::span<const std::string> names) {
+  std::vector<std::vector<std::string>> overrides(configurations.size());
+  const auto find = [&](const std::string& name, bool in_groups) {
+    bool found = false;
+    for (std::size_t i = 0; i < configurations.size(); ++i) {
+      if (configurations[i].forwards() != in_groups) continue;
+      const Source* const source = find_source(configurations[i], name);
+      if (source == nullptr) continue;
+      found = true;
+      overrides[i].push_back(without(name));
+      for (std::size_t slice = 0; in_groups && slice < configurations.size(); ++slice) {
+        if (merges(configurations[slice], source->settings.id))
+          overrides[slice].push_back(without(id_text(source->settings.id)));
+      }
+    }
+    return found;
+  };
+  for (const std::string& name : names) {
+    if (find(name, true) || find(name, false)) continue;
+    std::vector<std::string> known;
+    for (const Configuration& one : configurations) {
+      if (one.forwards())
+        std::ranges::copy(detail::names_of_sources(one), std::back_inserter(known));
+    }
+    return fail(ErrorKind::usage, "--without: " + detail::no_such_source(name, known));
+  }
+  return overrides;
+}
 
 Result<Stages> fit_stages(std::span<const Configuration> configurations) {
   settings::Problems problems;

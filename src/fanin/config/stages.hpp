@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fanin/base/export.hpp"
@@ -24,5 +25,12 @@ struct Stages {
 /// Errors: usage, if the stages do not fit each other; one line with file, key and what to change.
 [[nodiscard]] FANIN_INTERNAL_API Result<Stages>
 fit_stages(std::span<const Configuration> configurations);
+
+/// Overrides of each configuration for a run of all of them without the sources of these names. Of
+/// a source of a group, the slices have to know. If no group has a name, it is one of the slices'.
+/// Errors: usage; nobody has a name.
+[[nodiscard]] FANIN_INTERNAL_API Result<std::vector<std::vector<std::string>>>
+overrides_without(std::span<const Configuration> configurations,
+                  std::span<const std::string> names);
 
 } // namespace fanin::config

@@ -205,6 +205,34 @@ TEST_F(StagesTest, a_source_or_a_slice_that_no_group_forwards_to_is_refused) {
                         "address to slice.urls of the groups, or leave the configuration out");
 }
 
+TEST_F(StagesTest, slices_know_which_sources_of_the_groups_are_left_out) {
+  const auto read = [&](const std::vector<std::vector<std::string>>& overrides = {}) {
+    std::vector<Configuration> configurations;
+    for (std::size_t i = 0; i < files_.size(); ++i)
+      configurations.push_back(parse(files_[i].second, files_[i].first,
+                                     overrides.empty() ? std::vector<std::string>{} : overrides[i])
+                                   .value());
+    return configurations;
+  };
+  files_[1].second.replace(files_[1].second.find("id = 3"), 6, "id = 3, name = 'a \"b'");
+  const std::vector<std::string> names{"0x2", "a \"b0"};
+  const auto overrides = overrides_without(read(), names);
+  ASSERT_TRUE(overrides) << overrides.error().text;
+  EXPECT_THAT((*overrides)[0], ElementsAre("run.without+=\"0x2\""));
+  EXPECT_THAT((*overrides)[1], ElementsAre("run.without+=\"a \\\"b0\""));
+  EXPECT_THAT((*overrides)[3], ElementsAre("run.without+=\"0x2\"", "run.without+=\"0x3\""));
+  const auto fitting = fit_stages(read(*overrides));
+  EXPECT_TRUE(fitting) << fitting.error().text;
+  const std::vector<std::string> of_slices{"0xa"};
+  const auto others = overrides_without(read(), of_slices);
+  ASSERT_TRUE(others) << others.error().text;
+  EXPECT_THAT((*others)[0], ElementsAre());
+  EXPECT_THAT((*others)[2], ElementsAre("run.without+=\"0xa\""));
+  const std::vector<std::string> nobody{"x"};
+  EXPECT_EQ(overrides_without(read(), nobody).error().text,
+            "--without: there is no source \"x\"; there are: 0x1, 0x2, a \"b0, a \"b1");
+}
+
 TEST_F(StagesTest, slices_with_one_folder_are_refused) {
   EXPECT_EQ(error_of(3, "run.output=data/../data/s0"),
             "--set:1: run.output: data/../data/s0 is also the folder of slice0.toml: write another "

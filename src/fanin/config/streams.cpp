@@ -8,6 +8,18 @@
 
 namespace fanin::config::detail {
 
+namespace {
+
+// Ascending.
+std::vector<SourceId> ids_of(const std::vector<Source>& sources) {
+  std::vector<SourceId> ids;
+  for (const Source& source : sources) ids.push_back(source.settings.id);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+} // namespace
+
 void read_streams(TableReader& root, builder::System& system) {
   for (auto& reader : root.tables("stream")) {
     storage::StreamInfo stream;
@@ -32,16 +44,25 @@ void read_streams(TableReader& root, builder::System& system) {
   }
 }
 
-void check_streams(const Configuration& configuration, TableReader& root) {
-  const auto& streams = configuration.system.streams;
+void check_streams(Configuration& configuration, TableReader& root) {
+  auto& streams = configuration.system.streams;
   auto readers = root.tables("stream");
   if (!readers.empty() && configuration.filters() == 0)
     readers.front().reject("name", "there is no [[filter]] that accepts events into it");
-  std::vector<SourceId> known;
-  for (const Source& source : configuration.sources) known.push_back(source.settings.id);
-  std::ranges::sort(known);
+  const std::vector<SourceId> known = ids_of(configuration.sources);
+  const std::vector<SourceId> left_out = ids_of(configuration.sources_left_out);
   for (std::size_t i = 0; i < std::min(readers.size(), streams.size()); ++i) {
-    for (const SourceId id : streams[i].sources) {
+    auto& sources = streams[i].sources;
+    if (sources.empty()) continue; // all
+    std::erase_if(sources, [&](SourceId id) {
+      return !std::ranges::binary_search(known, id) && std::ranges::binary_search(left_out, id);
+    });
+    if (sources.empty()) {
+      readers[i].reject("sources", fmt::format("this run is without all sources of the stream "
+                                               "\"{}\": keep one, or take the stream out",
+                                               streams[i].name));
+    }
+    for (const SourceId id : sources) {
       if (!std::ranges::binary_search(known, id))
         readers[i].reject("sources", source::no_such_source(id, known));
     }

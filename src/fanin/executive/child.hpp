@@ -54,9 +54,9 @@ public:
 class Children {
 public:
   virtual ~Children() = default;
-  // Starts the configuration's process of that number with these arguments (the first is the
+  // Starts the configuration's process that has this place with these arguments (the first is the
   // program) and `input` on standard input.
-  [[nodiscard]] virtual Result<std::unique_ptr<Child>> start(std::size_t process,
+  [[nodiscard]] virtual Result<std::unique_ptr<Child>> start(std::size_t place,
                                                              std::vector<std::string> arguments,
                                                              const std::string& input,
                                                              Child::Handlers handlers) = 0;
@@ -72,7 +72,7 @@ public:
 class ForkedChildren final : public Children {
 public:
   explicit ForkedChildren(net::Loop& loop) : loop_(loop) {}
-  [[nodiscard]] Result<std::unique_ptr<Child>> start(std::size_t process,
+  [[nodiscard]] Result<std::unique_ptr<Child>> start(std::size_t place,
                                                      std::vector<std::string> arguments,
                                                      const std::string& input,
                                                      Child::Handlers handlers) override;

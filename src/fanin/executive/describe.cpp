@@ -101,6 +101,23 @@ std::string output_text(const Configuration& configuration) {
                             : fmt::format("run files go to {}", run.output);
 }
 
+// What the run is without.
+std::string left_out_text(const Configuration& configuration) {
+  constexpr std::size_t named = 8;
+  const auto& sources = configuration.sources_left_out;
+  if (sources.empty()) return {};
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < sources.size() && i < named; ++i)
+    names.push_back(sources[i].settings.name);
+  const auto& units = configuration.readouts_left_out;
+  return fmt::format("without {} ({}{}){}\n", counted(sources.size(), "source"),
+                     fmt::join(names, ", "), sources.size() > named ? ", ..." : "",
+                     units.empty()
+                         ? std::string()
+                         : fmt::format(" and {} ({})", counted(units.size(), "readout unit"),
+                                       fmt::join(units, ", ")));
+}
+
 std::string head_text(const Configuration& configuration) {
   const builder::System& system = configuration.system;
   std::string text = fmt::format("{}: 1 event manager, {}, {}, {}\n", configuration.file,
@@ -120,6 +137,7 @@ std::string head_text(const Configuration& configuration) {
       text += ", " + counted(shaping.tokens, "token");
     text += "\n";
   }
+  text += left_out_text(configuration);
   const config::Run& run = configuration.run;
   text += output_text(configuration);
   if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));

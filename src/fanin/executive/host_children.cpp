@@ -159,11 +159,11 @@ HostChildren::HostChildren(net::Loop& loop, const HostList& hosts, LogFunction l
 
 HostChildren::~HostChildren() = default;
 
-Result<std::unique_ptr<Child>> HostChildren::start(std::size_t process,
+Result<std::unique_ptr<Child>> HostChildren::start(std::size_t place,
                                                    std::vector<std::string> arguments,
                                                    const std::string& input,
                                                    Child::Handlers handlers) {
-  const Host& host = hosts_.hosts.at(process);
+  const Host& host = hosts_.hosts.at(place);
   auto started = FANIN_TRY(start_on(host));
   json::Value start;
   std::error_code error;

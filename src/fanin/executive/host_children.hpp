@@ -21,8 +21,8 @@ namespace fanin::executive {
 
 inline constexpr Duration host_patience = std::chrono::seconds{20}; // until a host answers
 
-// The configuration's process number i runs on host number i. A child's pid() is that of the
-// command that reaches its host.
+// The configuration's process that has the place i runs on host number i. A child's pid() is that
+// of the command that reaches its host.
 class HostChildren final : public Children {
 public:
   // What a host writes to its standard error, and is no report, goes to the log. `hosts` outlives
@@ -31,7 +31,7 @@ public:
                                   Duration patience = host_patience);
   FANIN_INTERNAL_API ~HostChildren() override;
   [[nodiscard]] FANIN_INTERNAL_API Result<std::unique_ptr<Child>>
-  start(std::size_t process, std::vector<std::string> arguments, const std::string& input,
+  start(std::size_t place, std::vector<std::string> arguments, const std::string& input,
         Child::Handlers handlers) override;
   FANIN_INTERNAL_API void tell_of_death(Child& child, std::uint64_t session) override;
 

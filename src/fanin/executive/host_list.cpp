@@ -261,14 +261,15 @@ Error too_few_hosts(const HostList& list, std::size_t needed, std::string_view s
 }
 
 Result<> assign_hosts(config::Configuration& configuration, const HostList& list) {
-  if (configuration.processes.size() > list.hosts.size())
-    return std::unexpected(
-        too_few_hosts(list, configuration.processes.size(),
-                      fmt::format("{}x{}", configuration.readouts(),
-                                  configuration.nodes.size() - 1 - configuration.readouts())));
-  for (std::size_t i = 0; i < configuration.processes.size(); ++i) {
-    const Host& host = list.hosts[i];
-    for (const std::size_t index : configuration.processes[i].nodes) {
+  const std::size_t needed = configuration.processes.back().place + 1;
+  if (needed > list.hosts.size()) {
+    const std::size_t readouts = configuration.readouts() + configuration.readouts_left_out.size();
+    const std::size_t others = configuration.nodes.size() - 1 - configuration.readouts();
+    return std::unexpected(too_few_hosts(list, needed, fmt::format("{}x{}", readouts, others)));
+  }
+  for (const config::Process& process : configuration.processes) {
+    const Host& host = list.hosts[process.place];
+    for (const std::size_t index : process.nodes) {
       config::Node& node = configuration.nodes[index];
       if (!node.host.empty())
         return std::unexpected(configuration.wrong(

@@ -48,6 +48,7 @@ struct HostList {
 [[nodiscard]] FANIN_INTERNAL_API Result<HostList> testbed_hosts();
 
 // Each process of the configuration gets a host, in the order of the list: its nodes listen there.
+// The hosts of processes that are left out are not used, so that the others keep theirs.
 // Errors: usage; too few hosts, a configuration that names hosts itself, networks that do not reach
 // other hosts, more rails than addresses.
 [[nodiscard]] FANIN_INTERNAL_API Result<> assign_hosts(config::Configuration& configuration,

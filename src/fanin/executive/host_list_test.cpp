@@ -97,6 +97,20 @@ TEST(HostList, a_process_of_several_nodes_has_one_host) {
   EXPECT_EQ(configuration.nodes[3].host, "10.0.0.3");
 }
 
+TEST(HostList, a_process_that_is_left_out_does_not_take_the_others_to_other_hosts) {
+  auto configuration = parsed({"run.without=0"});
+  ASSERT_TRUE(assign_hosts(configuration, four_hosts()));
+  EXPECT_EQ(configuration.node_names(), "evm, ru1, bu0");
+  EXPECT_EQ(configuration.nodes[1].host, "10.0.0.3");
+  EXPECT_EQ(configuration.nodes[2].host, "10.0.0.4");
+  auto large = parsed({"run.without=0", "builder.0.count=4"});
+  HostList testbed = four_hosts();
+  testbed.testbed = true;
+  EXPECT_THAT(assign_hosts(large, testbed).error().text,
+              HasSubstr("has 5 hosts, and 7 are needed, a process a host: ./dev testbed down, then "
+                        "./dev testbed up 2x4"));
+}
+
 TEST(HostList, rails_are_the_addresses_of_a_host) {
   auto configuration = parsed({"builder.0.url=[\"tcp\", \"tcp\"]"});
   const auto assigned = assign_hosts(configuration, four_hosts());

@@ -137,7 +137,7 @@ Result<> Launcher::start(ProcessState& state) {
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
   state.child = FANIN_TRY(
-      children_.start(state.process, std::move(arguments), options_.input,
+      children_.start(process(state).place, std::move(arguments), options_.input,
                       {.on_report = [this, &state](const json::Value& r) { on_report(state, r); },
                        .on_exit = [this, &state](const ChildExit& e) { on_exit(state, e); }}));
   options_.log(LogLevel::debug,

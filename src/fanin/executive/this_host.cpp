@@ -63,6 +63,11 @@ Result<std::vector<std::size_t>> process_named(const config::Configuration& conf
       if (std::ranges::count(configuration.processes[i].nodes, *node) > 0) return std::vector{i};
     }
   }
+  const auto& left_out = configuration.readouts_left_out;
+  if (std::ranges::find(left_out, name) != left_out.end())
+    return fail(ErrorKind::usage, fmt::format("{}: --node: \"{}\" takes no part: this run is "
+                                              "without all of its sources",
+                                              configuration.file, name));
   return fail(ErrorKind::usage, fmt::format("{}: --node: there is no node \"{}\"; there are: {}",
                                             configuration.file, name, configuration.node_names()));
 }

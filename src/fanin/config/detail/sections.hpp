@@ -53,13 +53,20 @@ void check_forward(const Configuration& configuration, Problems& problems);
 
 // [[stream]].
 void read_streams(TableReader& root, builder::System& system);
-// Call it when nodes and sources are known. It finds streams without filter units, and sources of
-// streams that do not exist.
-void check_streams(const Configuration& configuration, TableReader& root);
+// Call it when nodes and sources are known. It takes sources that are left out from the streams,
+// and finds streams without filter units, and sources of streams that do not exist.
+void check_streams(Configuration& configuration, TableReader& root);
 
 // [event_manager], [[readout]] with [[readout.source]] and [source], [[builder]], [[application]],
 // [[filter]] (one stream, "accepted", if there are none), [[process]].
 void read_nodes(TableReader& root, Configuration& configuration, Problems& problems);
+
+// Takes out sources that are not enabled or that run.without names, and readout units that have no
+// others. Call it when the processes are known: the places of those that stay do not change.
+void leave_out(Configuration& configuration, Problems& problems);
+// Those that are left out, too.
+[[nodiscard]] std::vector<std::string> names_of_sources(const Configuration& configuration);
+[[nodiscard]] std::string no_such_source(std::string_view name, std::span<const std::string> known);
 
 // What is wrong with a key, once the whole configuration is known.
 void report(const Configuration& configuration, Problems& problems, const std::string& key,
