@@ -22,6 +22,10 @@ void add_check(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_runs(CLI::App& app, int& status);
+void add_serve(CLI::App& app, const std::string& program, int& status);
+#if FANIN_HAVE_CURL
+void add_ctl(CLI::App& app, int& status);
+#endif
 void add_inspect(CLI::App& app, int& status);
 void add_send(CLI::App& app, int& status);
 void add_receive(CLI::App& app, int& status);

@@ -62,6 +62,10 @@ int main(int argc, char** argv) {
   add_doctor(app, status);
   add_verify(app, status);
   add_inspect(app, status);
+  add_serve(app, argv[0], status);
+#if FANIN_HAVE_CURL
+  add_ctl(app, status);
+#endif
   add_runs(app, status);
   add_send(app, status);
   add_receive(app, status);

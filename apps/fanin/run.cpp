@@ -277,7 +277,7 @@ Result<int> run(const RunOptions& options) {
   const bool started = options.report_descriptor >= 0;
   const bool child = started && !options.one_of_several;
   const std::string& file = options.configurations.front();
-  auto text = FANIN_TRY(settings::read_text(started ? "/proc/self/fd/0" : file));
+  auto text = FANIN_TRY(started ? settings::read_text("/proc/self/fd/0") : options.read_text(file));
   auto configuration = FANIN_TRY(config::parse(text, file, all_overrides(options)));
   configuration.run.id = options.run_id;
   configuration.run.id_is_shared = options.one_of_several || options.shared_run_id;
@@ -325,6 +325,8 @@ Result<int> run_any(RunOptions options) {
   if (options.control_descriptor < 0) return chosen();
   operation::ControlledRun control(Descriptor(options.control_descriptor), options.control_end);
   options.control = &control;
+  const auto texts = settings::read_text("/proc/self/fd/0");
+  if (texts) options.texts = json::Value::parse(*texts).value_or(json::Value{});
   auto status = chosen();
   if (!status) complain_of(control.end_without_result(status.error().text));
   return status;
@@ -346,6 +348,11 @@ std::string wrong_count(const std::string& text) {
 } // namespace
 
 LogLevel RunOptions::shown() const { return quiet ? LogLevel::warning : executive::log_level(log); }
+
+Result<std::string> RunOptions::read_text(const std::string& file) const {
+  if (const json::Value* text = texts.find(file)) return text->text();
+  return settings::read_text(file);
+}
 
 std::vector<std::string> end_overrides(const RunOptions& options) {
   std::vector<std::string> overrides;

@@ -40,6 +40,9 @@ struct RunOptions {
   int control_descriptor = -1; // run control has started this: operation::ControlledRun
   std::string control_end; // likewise
   operation::ControlledRun* control = nullptr; // made from them
+  json::Value texts; // of the configurations, by file, where run control has read them
+
+  [[nodiscard]] Result<std::string> read_text(const std::string& file) const;
   std::uint64_t session = 0;
 
   [[nodiscard]] LogLevel shown() const; // the least important lines that are

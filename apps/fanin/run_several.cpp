@@ -37,7 +37,7 @@ std::vector<std::string> overrides_of(const RunOptions& options, bool group) {
 Result<Several> read(const RunOptions& options) {
   Several several;
   for (const std::string& file : options.configurations) {
-    auto text = FANIN_TRY(settings::read_text(file));
+    auto text = FANIN_TRY(options.read_text(file));
     auto one = FANIN_TRY(config::parse(text, file, overrides_of(options, false)));
     if (one.forwards()) one = FANIN_TRY(config::parse(text, file, overrides_of(options, true)));
     several.texts.push_back(std::move(text));

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "commands.hpp"
@@ -19,14 +18,17 @@
 #include "fanin/executive/run_view.hpp"
 #include "fanin/operation/registry.hpp"
 #include "fanin/operation/reserve_run.hpp"
-#include "fanin/settings/tree.hpp"
+#include "fanin/operation/run_text.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
 namespace {
 
+using operation::reason_of;
 using operation::Registry;
 using operation::RunEntry;
+using operation::seconds_of;
+using operation::time_text;
 using Access = operation::Database::Access;
 
 constexpr std::int64_t ns_per_s = 1'000'000'000;
@@ -45,12 +47,6 @@ struct RunsArguments {
   std::string text;
 };
 
-std::string time_text(std::int64_t unix_ns) {
-  if (unix_ns == 0) return "-";
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}",
-                     fmt::gmtime(static_cast<std::time_t>(unix_ns / ns_per_s)));
-}
-
 // A day, or a day and a time, in UTC.
 Result<std::int64_t> parse_time(const std::string& text) {
   for (const char* format : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
@@ -61,34 +57,6 @@ Result<std::int64_t> parse_time(const std::string& text) {
   return fail(
       ErrorKind::usage,
       fmt::format("--since {}: write a day, as 2026-11-29, or 2026-11-29T18:00 (UTC)", text));
-}
-
-double seconds_of(const RunEntry& run) {
-  if (run.begun_ns == 0 || run.ended_ns == 0) return 0;
-  return static_cast<double>(run.ended_ns - run.begun_ns) / static_cast<double>(ns_per_s);
-}
-
-std::string reason_of(const RunEntry& run) {
-  return run.ended_ns == 0 ? "its end is not known" : run.reason;
-}
-
-json::Value to_json(const RunEntry& run) {
-  json::Value value;
-  value["run"] = run.number;
-  value["run_id"] = fmt::format("{:016x}", run.id);
-  value["kind"] = run.kind;
-  value["who"] = run.who;
-  value["host"] = run.host;
-  value["reserved"] = time_text(run.reserved_ns);
-  value["begin"] = time_text(run.begun_ns);
-  value["end"] = time_text(run.ended_ns);
-  value["duration_s"] = seconds_of(run);
-  value["reason"] = reason_of(run);
-  for (const char* key : {"events", "fragments", "files", "manifest", "ok", "balanced"})
-    value[key] = run.result.at(key);
-  value["comment"] = run.comment;
-  value["quality"] = operation::name(run.quality);
-  return value;
 }
 
 std::string quoted(std::string text) {
@@ -138,25 +106,10 @@ Result<int> list(const RunsArguments& arguments) {
   if (arguments.json != "-" && arguments.csv != "-") print_table(runs);
   json::Value result;
   result["runs"] = json::List{};
-  for (const RunEntry& run : runs) result["runs"].append(to_json(run));
+  for (const RunEntry& run : runs) result["runs"].append(operation::to_json(run));
   FANIN_TRY(json.write_json(result));
   if (!arguments.csv.empty()) FANIN_TRY(csv.write(to_csv(runs)));
   return status_done;
-}
-
-// The files that reproduce the run, with what --set and other options had changed.
-Result<std::string> configurations_of(Registry& registry, const RunEntry& run) {
-  const auto files = FANIN_TRY(registry.configurations(run.number));
-  std::string text;
-  for (const operation::UsedConfiguration& file : files) {
-    auto root = FANIN_TRY(settings::parse_toml(file.text, file.name));
-    std::uint32_t ordinal = 0;
-    for (const std::string& override : file.overrides)
-      FANIN_TRY(settings::override_value(root, override, ++ordinal));
-    text +=
-        fmt::format("# run {}: {}\n{}", run.number, printable(file.name), settings::to_toml(root));
-  }
-  return text;
 }
 
 Result<int> show(const RunsArguments& arguments) {
@@ -164,7 +117,7 @@ Result<int> show(const RunsArguments& arguments) {
   auto registry = FANIN_TRY(Registry::open(arguments.registry, Access::read));
   const auto run = FANIN_TRY(registry.find(arguments.run));
   if (arguments.configuration) {
-    print(FANIN_TRY(configurations_of(registry, run)));
+    print(FANIN_TRY(operation::configurations_of(registry, run.number)));
     return status_done;
   }
   const auto lines = FANIN_TRY(registry.log(run.number));
@@ -182,7 +135,8 @@ Result<int> show(const RunsArguments& arguments) {
         run.comment.empty() ? "" : fmt::format("comment: {}\n", printable(run.comment))));
     if (!run.result.is_null()) print("\n" + executive::summary_text(run.result));
   }
-  FANIN_TRY(json.write_json(to_json(run)));
+  const auto details = FANIN_TRY(operation::details_of(registry, run));
+  FANIN_TRY(json.write_json(details));
   return status_done;
 }
 

@@ -46,15 +46,6 @@ namespace {
   _exit(127);
 }
 
-// A file in memory that can be read from its beginning.
-Result<Descriptor> input_with(const std::string& text) {
-  Descriptor file(memfd_create("fanin-input", MFD_CLOEXEC));
-  if (!file) return fail_errno(ErrorKind::exhausted, "memfd_create", errno);
-  if (pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    return fail_errno(ErrorKind::exhausted, "memory for the input of a process", errno);
-  return file;
-}
-
 class ForkedChild final : public Child {
 public:
   ForkedChild(pid_t pid, Handlers handlers);

@@ -26,7 +26,8 @@ struct ChildExit {
   std::uint64_t peak_rss_bytes = 0;
   double cpu_s = 0;
   std::string why; // what is known beside; empty: nothing
-  [[nodiscard]] std::string text() const; // "exit status 1", "killed by signal 9 (Killed)"
+  [[nodiscard]] FANIN_INTERNAL_API std::string
+  text() const; // "exit status 1", "killed by signal 9 (Killed)"
 };
 
 // Thread: that of the launcher's loop.

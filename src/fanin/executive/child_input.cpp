@@ -1,6 +1,7 @@
 #include "fanin/executive/child_input.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,14 @@ Result<Pipe> make_pipe() {
   if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
   fcntl(ends[1], F_SETPIPE_SZ, wished_bytes);
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+Result<Descriptor> input_with(const std::string& text) {
+  Descriptor file(memfd_create("fanin-input", MFD_CLOEXEC));
+  if (!file) return fail_errno(ErrorKind::exhausted, "memfd_create", errno);
+  if (pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return fail_errno(ErrorKind::exhausted, "memory for the input of a process", errno);
+  return file;
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {

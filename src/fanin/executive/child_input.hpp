@@ -23,6 +23,8 @@ struct Pipe { // closed by exec()
 };
 // Large enough for many lines, if the kernel allows that. Errors: exhausted.
 [[nodiscard]] Result<Pipe> make_pipe();
+// A file in memory that can be read from its beginning. Errors: exhausted.
+[[nodiscard]] FANIN_INTERNAL_API Result<Descriptor> input_with(const std::string& text);
 // As exec() takes them, for as long as the words live.
 [[nodiscard]] FANIN_INTERNAL_API std::vector<char*> pointers_to(std::vector<std::string>& words);
 

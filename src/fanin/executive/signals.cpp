@@ -104,8 +104,10 @@ void Signals::take(const signalfd_siginfo& info) {
   const auto sender = static_cast<pid_t>(info.ssi_pid);
   const auto number = static_cast<int>(info.ssi_signo);
   if (number != death_signal()) {
-    handlers_.on_signal(
-        {.by_launcher = number == stop_signal(), .hangup = number == SIGHUP, .sender = sender});
+    handlers_.on_signal({.by_launcher = number == stop_signal(),
+                         .hangup = number == SIGHUP,
+                         .interrupt = number == SIGINT,
+                         .sender = sender});
   } else if (handlers_.on_death) {
     handlers_.on_death(sender, info.ssi_ptr);
   }

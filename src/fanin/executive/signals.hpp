@@ -32,6 +32,7 @@ void tell_of_death(pid_t process, std::uint64_t session);
 struct StopSignal {
   bool by_launcher = false;
   bool hangup = false; // SIGHUP: the terminal was closed
+  bool interrupt = false; // SIGINT: ^C
   pid_t sender = 0; // 0: the kernel, or a process that has no number here
 };
 

@@ -14,17 +14,15 @@
 namespace fanin::operation {
 namespace {
 
-constexpr int patience_ms = 10'000; // for another process that writes
-
 std::unexpected<Error> failed(const std::string& path, sqlite3* handle, int code) {
   const char* const reason = handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle);
   switch (code & 0xff) {
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
     return fail(ErrorKind::refused,
-                fmt::format("{}: another process holds it for more than {} s (fuser shows which "
-                            "one); try again when it has ended",
-                            path, patience_ms / 1000));
+                fmt::format("{}: another process holds it (fuser shows which one); try again when "
+                            "it has ended",
+                            path));
   case SQLITE_NOTADB:
   case SQLITE_CORRUPT:
     return fail(ErrorKind::malformed,
@@ -93,7 +91,8 @@ std::string Statement::text(int column) const {
 
 // --- Database ------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access access) {
+Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access access,
+                                                 Duration patience) {
   const int flags =
       access == Access::read ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* handle = nullptr;
@@ -106,7 +105,8 @@ Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access
                             "names (--registry)",
                             path));
   if (code != SQLITE_OK) return failed(path, handle, code);
-  sqlite3_busy_timeout(handle, patience_ms);
+  const auto patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+  sqlite3_busy_timeout(handle, static_cast<int>(patience_ms.count()));
   // A write-ahead log fails on the file systems of clusters.
   if (access == Access::write)
     FANIN_TRY(database->run("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL"));

@@ -8,6 +8,7 @@
 
 #include <sqlite3.h>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::operation {
@@ -47,8 +48,9 @@ public:
     write // it is made where there is none
   };
   // A change is on disk when the call that made it returns.
-  [[nodiscard]] static Result<std::unique_ptr<Database>> open(const std::string& path,
-                                                              Access access);
+  // `patience`: how long another process that writes is waited for.
+  [[nodiscard]] static Result<std::unique_ptr<Database>>
+  open(const std::string& path, Access access, Duration patience = std::chrono::seconds{10});
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

@@ -96,15 +96,22 @@ std::optional<Quality> quality_named(std::string_view name) {
 }
 
 std::string Registry::usual_path() {
-  const char* const state = std::getenv("XDG_STATE_HOME");
-  const bool given = state != nullptr && *state == '/';
-  return (given ? std::string(state) : expand_home("~/.local/state")) + "/fanin/runs.sqlite";
+  constexpr const char* file = "/runs.sqlite";
+  const auto folder = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value == '/' ? std::string(value) : std::string();
+  };
+  if (const std::string service = folder("STATE_DIRECTORY"); !service.empty())
+    return service + file;
+  const std::string state = folder("XDG_STATE_HOME");
+  return (state.empty() ? expand_home("~/.local/state") : state) + "/fanin" + file;
 }
 
 // --- file ----------------------------------------------------------------------------------------
 
-Result<Registry> Registry::open(const std::string& path, Database::Access access) {
-  Registry registry(FANIN_TRY(Database::open(path, access)));
+Result<Registry> Registry::open(const std::string& path, Database::Access access,
+                                Duration patience) {
+  Registry registry(FANIN_TRY(Database::open(path, access, patience)));
   FANIN_TRY(registry.check_tables(access));
   return registry;
 }

@@ -109,8 +109,11 @@ struct RunFilter {
 // Thread: one at a time.
 class Registry {
 public:
-  [[nodiscard]] static Result<Registry> open(const std::string& path, Database::Access access);
-  // The user's own: in $XDG_STATE_HOME or ~/.local/state.
+  // `patience`: as of Database.
+  [[nodiscard]] static Result<Registry> open(const std::string& path, Database::Access access,
+                                             Duration patience = std::chrono::seconds{10});
+  // The user's own: in $XDG_STATE_HOME or ~/.local/state. Of a service of systemd, in its
+  // StateDirectory: /var/lib/fanin.
   [[nodiscard]] static std::string usual_path();
   [[nodiscard]] const std::string& path() const { return database_->path(); }
 

@@ -25,7 +25,9 @@ std::string host_name() {
 
 } // namespace
 
-std::string user_name() { return user_name(geteuid()); }
+std::uint32_t user_number() { return geteuid(); }
+
+std::string user_name() { return user_name(user_number()); }
 
 std::string user_name(std::uint32_t user) {
   const passwd* const entry = getpwuid(user);

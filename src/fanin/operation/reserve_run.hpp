@@ -33,6 +33,7 @@ registry_of(std::span<const config::Configuration> configurations);
                                               const std::string& who, json::Value control = {});
 
 // Of whoever runs this; the number of one without a name.
+[[nodiscard]] std::uint32_t user_number();
 [[nodiscard]] std::string user_name();
 [[nodiscard]] std::string user_name(std::uint32_t user);
 
