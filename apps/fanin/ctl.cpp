@@ -70,7 +70,9 @@ std::string status_text(const json::Value& status) {
                         status.at("kind").text());
   }
   text += "\n";
-  if (const std::string error = status.at("error").text(); !error.empty()) text += error + "\n";
+  for (const char* key : {"error", "vetoed"}) {
+    if (const std::string why = status.at(key).text(); !why.empty()) text += why + "\n";
+  }
   if (const std::string waits = status.at("waiting_for").text(); !waits.empty())
     text += "waiting for " + waits + "\n";
   for (const json::Value& alarm : status.at("alarms").list()) text += "! " + alarm.text() + "\n";
@@ -127,10 +129,12 @@ json::Value body_of(const CtlArguments& arguments) {
 }
 
 // A command leads there at last, if all goes well: what is seen on the way is no end.
-bool is_end(operation::Command command, std::string_view state) {
-  const auto known = operation::run_state_named(state);
-  if (!known || operation::is_passing(*known)) return false;
-  return command != operation::Command::start || *known != operation::RunState::configured;
+bool is_end(operation::Command command, const json::Value& status) {
+  const auto state = operation::run_state_named(status.at("state").text());
+  if (!state || operation::is_passing(*state)) return false;
+  const bool on_the_way =
+      command == operation::Command::start && *state == operation::RunState::configured;
+  return !on_the_way || !status.at("vetoed").text().empty();
 }
 
 Result<int> wait_for_end(ControlClient& client, operation::Command command,
@@ -141,11 +145,11 @@ Result<int> wait_for_end(ControlClient& client, operation::Command command,
     const std::string state = data.at("state").text();
     if (!arguments.json && state != last.at("state").text()) say(state + "\n");
     last = data;
-    return !is_end(command, state);
+    return !is_end(command, data);
   }));
   if (arguments.json) show_json(last);
-  const std::string error = last.at("error").text();
-  if (last.at("state").text() != "error") return status_done;
+  const std::string error = last.at("error").text() + last.at("vetoed").text();
+  if (error.empty()) return status_done;
   if (!arguments.json) say(fmt::format("fanin ctl: {}\n", error));
   return status_failed;
 }

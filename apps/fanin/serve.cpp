@@ -4,11 +4,13 @@
 #include <netinet/in.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "fanin/base/home.hpp"
 #include "fanin/base/number.hpp"
 #include "fanin/base/try.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/executive/process.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/run_output.hpp"
@@ -45,6 +48,8 @@ struct ServeArguments {
   std::string registry;
   std::vector<std::string> host_names;
   bool repeat = false;
+  std::vector<std::string> hooks; // MOMENT=PROGRAM
+  std::string hook_limit = "30s";
   std::string log = "info";
 };
 
@@ -127,6 +132,26 @@ std::vector<std::string> host_options(const ServeArguments& arguments) {
   return {"--hosts", std::filesystem::absolute(expand_home(arguments.hosts)).string()};
 }
 
+Result<std::map<operation::HookMoment, std::string>>
+hooks_of(const std::vector<std::string>& texts) {
+  std::map<operation::HookMoment, std::string> hooks;
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    const auto moment = operation::hook_moment_named(text.substr(0, equals));
+    if (!moment || equals == std::string::npos)
+      return fail(ErrorKind::usage,
+                  fmt::format("--hook {}: is not of the form MOMENT=PROGRAM, with before-start, "
+                              "after-start, before-stop, after-stop or unplanned-end",
+                              text));
+    const std::string program =
+        std::filesystem::absolute(expand_home(text.substr(equals + 1))).string();
+    if (access(program.c_str(), X_OK) != 0)
+      return fail_errno(ErrorKind::usage, fmt::format("--hook {}: {}", text, program), errno);
+    hooks[*moment] = program;
+  }
+  return hooks;
+}
+
 Result<int> serve_runs(const ServeArguments& arguments) {
   std::signal(SIGPIPE, SIG_IGN);
   const auto sets = FANIN_TRY(operation::make_sets(arguments.configurations));
@@ -151,6 +176,8 @@ Result<int> serve_runs(const ServeArguments& arguments) {
        .program = arguments.program,
        .hosts = host_options(arguments),
        .repeat = arguments.repeat,
+       .hooks = FANIN_TRY(hooks_of(arguments.hooks)),
+       .hook_limit = FANIN_TRY(parse_duration(arguments.hook_limit)),
        .unix_ns = executive::unix_ns,
        .on_change =
            [&api] {
@@ -212,6 +239,14 @@ void add_serve(CLI::App& app, const std::string& program, int& status) {
   command->add_option("--host-name", arguments->host_names,
                       "A name by which browsers reach this host, through a reverse proxy");
   command->add_flag("--repeat", arguments->repeat, "When a run has stopped, start the next one");
+  command
+      ->add_option("--hook", arguments->hooks,
+                   "MOMENT=PROGRAM: run it before-start, after-start, before-stop, after-stop "
+                   "or at an unplanned-end")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--hook-limit", arguments->hook_limit, "After this time a hook is killed")
+      ->capture_default_str();
   command->add_option("--log", arguments->log, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   command->callback([arguments, &status] { status = status_of(serve_runs(*arguments)); });

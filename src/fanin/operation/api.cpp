@@ -75,6 +75,17 @@ json::Value to_json(const ShownLine& line) {
                       {"run", line.run}};
 }
 
+json::Value table_of_transitions() {
+  json::Value rows{json::List{}};
+  for (const Transition& row : transitions())
+    rows.append(json::Object{{"from", name(row.from)},
+                             {"command", name(row.command)},
+                             {"via", name(row.via)},
+                             {"to", name(row.to)},
+                             {"xdaq", row.xdaq}});
+  return json::Object{{"transitions", std::move(rows)}};
+}
+
 std::uint64_t number_or(const HttpRequest& request, const char* key, std::uint64_t otherwise) {
   const auto found = request.query.find(key);
   if (found == request.query.end()) return otherwise;
@@ -190,6 +201,7 @@ HttpReply Api::get(const HttpRequest& request, std::string_view path, const Call
   if (path == "history") return reply(control_.history());
   if (path == "runs") return list_runs(request);
   if (path == "openapi.json") return file("openapi.json");
+  if (path == "transitions") return reply(table_of_transitions());
   if (path == "sample")
     return reply(json::Object{{"why", "this version shows no sampled events: fanin subscribe "
                                       "--events does"}});

@@ -56,6 +56,10 @@ RunControl::RunControl(net::Loop& loop, Registry& registry, const RunFiles& file
       files_(files),
       options_(std::move(options)),
       writes_(loop, registry),
+      hooks_(loop,
+             {.programs = options_.hooks,
+              .limit = options_.hook_limit,
+              .log = [this](LogLevel level, std::string text) { log(level, std::move(text)); }}),
       since_ns_(options_.unix_ns()),
       set_(options_.sets.front().name),
       second_([this] { on_second(); }) {
@@ -114,10 +118,7 @@ std::optional<CommandRefusal> RunControl::ask(const CommandRequest& request) {
   switch (request.command) {
   case Command::configure: return configure(request, false);
   case Command::start: return start(request);
-  case Command::stop:
-    end_run(executive::Request::stop, RunState::draining,
-            options_.repeat ? Next::start : Next::configure, "");
-    break;
+  case Command::stop: stop(options_.repeat ? Next::start : Next::configure); break;
   case Command::abort:
     end_run(executive::Request::abort, RunState::halting, Next::halt,
             fmt::format("aborted by {}", request.who));
@@ -190,13 +191,12 @@ void RunControl::end_with_run() {
   command_ = "^C";
   who_ = user_name();
   if (!alive()) return options_.on_ended();
-  if (again) {
-    end_run(executive::Request::abort, RunState::halting, Next::halt, "aborted by a second ^C");
-  } else {
-    const bool runs = state_ == RunState::running || state_ == RunState::starting;
-    end_run(executive::Request::stop, runs ? RunState::draining : RunState::halting, Next::halt,
-            runs ? "" : "never started: run control was ended");
-  }
+  if (again)
+    return end_run(executive::Request::abort, RunState::halting, Next::halt,
+                   "aborted by a second ^C");
+  if (state_ == RunState::running || state_ == RunState::starting) return stop(Next::halt);
+  end_run(executive::Request::stop, RunState::halting, Next::halt,
+          "never started: run control was ended");
 }
 
 // --- the life of a run ---------------------------------------------------------------------------
@@ -267,7 +267,7 @@ void RunControl::fail_configuration(const std::string& why) {
 
 void RunControl::release() {
   start_when_configured_ = false;
-  run_->released = true;
+  vetoed_.clear();
   const RunNumber number = run_->number;
   if (!kind_.empty() && kind_ != run_->kind) {
     run_->kind = kind_;
@@ -283,8 +283,45 @@ void RunControl::release() {
   }
   kind_.clear();
   comment_.reset();
-  run_->process->request(executive::Request::start);
   enter(RunState::starting);
+  hooks_.run(HookMoment::before_start, about(), [this, number](const std::string& why) {
+    if (!alive() || run_->number != number || state_ != RunState::starting) return; // aborted
+    if (why.empty()) return release_now();
+    vetoed_ = fmt::format("the hook before-start refuses: {}", why);
+    enter(RunState::configured, vetoed_);
+  });
+}
+
+void RunControl::release_now() {
+  run_->released = true;
+  run_->process->request(executive::Request::start);
+}
+
+void RunControl::stop(Next next) {
+  next_ = next;
+  enter(RunState::draining);
+  hooks_.run(HookMoment::before_stop, about(), [this](const std::string&) { stop_now(); });
+}
+
+void RunControl::stop_now() {
+  if (alive() && state_ == RunState::draining) run_->process->request(executive::Request::stop);
+}
+
+json::Value RunControl::about() const {
+  json::Value about = json::Object{{"state", name(state_)}, {"who", who_}};
+  if (!run_) return about;
+  about["run"] = run_->number;
+  about["run_id"] = fmt::format("{:016x}", run_->id);
+  about["configuration"] = run_->set;
+  about["kind"] = run_->kind;
+  about["comment"] = run_->comment;
+  if (last_ && last_->number == run_->number) about["reason"] = last_->reason;
+  run_->status->add_to(about, alive());
+  return about;
+}
+
+void RunControl::tell_hook(HookMoment moment) {
+  hooks_.run(moment, about(), [](const std::string&) {});
 }
 
 // `reason`: why it ends, if its launcher does not know that.
@@ -330,12 +367,18 @@ void RunControl::on_report(const json::Value& report) {
   } else if (state_ == RunState::configured && !status.ready() && !run_->released) {
     enter(RunState::configuring);
   }
+  if (state_ == RunState::starting && unsure_ && status.known()) {
+    unsure_ = false;
+    if (status.ready()) return release();
+    run_->released = true;
+  }
   if (state_ == RunState::starting && status.begun()) {
     run_->begun_ns = options_.unix_ns();
     writes_.add([number = run_->number, now = run_->begun_ns](Registry& registry) {
       return registry.begun(number, now);
     });
     enter(RunState::running);
+    tell_hook(HookMoment::after_start);
   }
   if (state_ == RunState::running && status.stopping()) {
     command_.clear();
@@ -355,6 +398,10 @@ void RunControl::on_end(const std::string& how) {
   const bool ok = executive::succeeded(end.result);
   if (run_->released) last_ = LastRun{number, end.reason, ok};
   const Next next = std::exchange(next_, Next::decide);
+  if (run_->released) {
+    const bool planned = next != Next::decide || (ok && state_ == RunState::draining);
+    tell_hook(planned ? HookMoment::after_stop : HookMoment::unplanned_end);
+  }
   const bool asked = next == Next::halt || !run_->released;
   if (ending_) {
     enter(RunState::halted);
@@ -440,7 +487,7 @@ void RunControl::adopt(const RunEntry& entry, RunState state) {
   run.set = entry.control.at("set").text();
   run.changes = RunChanges::from(entry.control.at("changes"));
   run.heard = loop_.now();
-  run.released = state != RunState::configuring && state != RunState::configured;
+  run.released = state == RunState::running || state == RunState::draining || entry.begun_ns != 0;
   auto used = registry_.configurations(entry.number);
   auto read = used ? read_again(std::move(*used)) : Result<ReadSet>(std::unexpected(used.error()));
   if (!read) return log(LogLevel::error, read.error().text);
@@ -457,6 +504,7 @@ void RunControl::adopt(const RunEntry& entry, RunState state) {
   state_ = state;
   since_ns_ = options_.unix_ns();
   if (state == RunState::halting) next_ = Next::halt;
+  unsure_ = state == RunState::starting;
 }
 
 // --- what is shown -------------------------------------------------------------------------------
@@ -542,6 +590,7 @@ json::Value RunControl::status() const {
   status["configurations"] = json::List{};
   for (const ConfigurationSet& set : options_.sets) status["configurations"].append(set.name);
   status["error"] = error_;
+  status["vetoed"] = vetoed_;
   json::Value& commands = status["commands"] = json::Object{};
   for (const Command command : all_commands()) commands[name(command)] = why_not(command);
   const auto alarms = this->alarms();

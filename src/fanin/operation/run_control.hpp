@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "fanin/net/loop.hpp"
 #include "fanin/operation/configuration_set.hpp"
 #include "fanin/operation/history.hpp"
+#include "fanin/operation/hooks.hpp"
 #include "fanin/operation/late_writes.hpp"
 #include "fanin/operation/registry.hpp"
 #include "fanin/operation/run_files.hpp"
@@ -39,6 +41,8 @@ struct RunControlOptions {
   std::string program; // as the user called it
   std::vector<std::string> hosts; // options of `fanin run`: --hosts LIST
   bool repeat = false; // a run that has stopped is followed by the next one
+  std::map<HookMoment, std::string> hooks; // programs
+  Duration hook_limit = std::chrono::seconds{30};
   std::function<std::int64_t()> unix_ns; // this host's clock
   std::function<void()> on_change; // of what status() says; at once
   std::function<void(const ShownLine&)> on_line; // of the log
@@ -128,6 +132,11 @@ private:
   void begin_next(bool and_start);
   void fail_configuration(const std::string& why);
   void release();
+  void release_now();
+  void stop(Next next);
+  void stop_now();
+  [[nodiscard]] json::Value about() const; // for hooks
+  void tell_hook(HookMoment moment);
   void end_run(executive::Request request, RunState via, Next next, const std::string& reason);
   void adopt(const RunEntry& entry, RunState state);
   [[nodiscard]] RunProcess::Handlers handlers();
@@ -151,12 +160,14 @@ private:
   const RunFiles& files_;
   RunControlOptions options_;
   LateWrites writes_;
+  Hooks hooks_;
   RunState state_ = RunState::halted;
   std::int64_t since_ns_ = 0;
   std::uint64_t version_ = 1;
   std::string command_; // that led here, and who gave it
   std::string who_;
   std::string error_; // of state error
+  std::string vetoed_; // why the last start was refused by a hook
   std::string set_; // the chosen one
   RunChanges changes_; // of the last configure
   std::string kind_; // of the start that is under way
@@ -166,6 +177,7 @@ private:
   Next next_ = Next::decide;
   bool start_when_configured_ = false;
   bool ending_ = false; // end_with_run()
+  bool unsure_ = false; // whether an earlier run control has started the run
   History history_;
   Time second_at_{}; // of the last one
   net::Timer second_;

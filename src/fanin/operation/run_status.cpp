@@ -85,6 +85,11 @@ void RunStatus::on_report(const json::Value& report, Time now) {
 
 // --- the life of the run -------------------------------------------------------------------------
 
+bool RunStatus::known() const {
+  return std::ranges::none_of(builders_,
+                              [](const Builder& builder) { return builder.progress.is_null(); });
+}
+
 bool RunStatus::ready() const {
   return std::ranges::all_of(builders_, [](const Builder& builder) {
     return builder.progress.at("ready").boolean() && builder.progress.at("held").boolean();

@@ -23,6 +23,8 @@ public:
 
   void on_report(const json::Value& report, Time now);
 
+  // Each event builder has reported.
+  [[nodiscard]] bool known() const;
   // All nodes are there, and the run waits for its start.
   [[nodiscard]] bool ready() const;
   // All event builders of the run have begun.
