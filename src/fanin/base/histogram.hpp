@@ -31,6 +31,13 @@ public:
     }
     return Duration{static_cast<Duration::rep>(upper(bins_.size() - 1))};
   }
+  /// What was added after `earlier`, a copy of this histogram, was made.
+  [[nodiscard]] Histogram since(const Histogram& earlier) const {
+    Histogram added;
+    for (std::size_t i = 0; i < bins_.size(); ++i) added.bins_[i] = bins_[i] - earlier.bins_[i];
+    added.count_ = count_ - earlier.count_;
+    return added;
+  }
   /// Calls visit(value, count) for each bin that is not empty. add(value, count) to another
   /// histogram gives the same bins.
   void each(auto visit) const {

@@ -35,6 +35,19 @@ TEST(Histogram, is_within_a_bin_of_the_sorted_values) {
   }
 }
 
+TEST(Histogram, says_what_was_added_since_a_copy_was_made) {
+  Histogram histogram;
+  histogram.add(Duration{5}, 3);
+  const Histogram before = histogram;
+  histogram.add(Duration{5});
+  histogram.add(Duration{1000}, 2);
+  const Histogram added = histogram.since(before);
+  EXPECT_EQ(added.count(), 3U);
+  std::vector<std::uint64_t> counts;
+  added.each([&](Duration, std::uint64_t count) { counts.push_back(count); });
+  EXPECT_EQ(counts, (std::vector<std::uint64_t>{1, 2}));
+}
+
 TEST(Histogram, counts_by_weight_and_takes_what_is_negative_for_zero) {
   Histogram histogram;
   histogram.add(Duration{-5}, 99);

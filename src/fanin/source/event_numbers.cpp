@@ -654,8 +654,10 @@ void EventNumbers::drop_from(EventNumber event) {
   const auto reason =
       judge_.takes_early() ? wire::DropReason::before_first : wire::DropReason::number_jump;
   for (; event < table_.next(); event = table_.alike_until(event)) {
-    if (table_.entry(event).absent()) continue;
+    const wire::FragmentEntry entry = table_.entry(event);
+    if (entry.absent()) continue;
     drop(event, reason);
+    unused_bytes_ += entry.size();
     --written_;
   }
   accepted_end_ = reported_end_ = late_end_ = 0;

@@ -188,6 +188,17 @@ public:
   [[nodiscard]] bool nothing_said() const { return accepted_end() == 0 && reported_end_ == 0; }
   // Fragments, of all runs.
   [[nodiscard]] std::uint64_t written() const { return written_ + (table_.next() - known_next_); }
+  // Bytes of their payload, of all runs; also of one that is open or held.
+  [[nodiscard]] std::uint64_t payload_bytes() const {
+    return earlier_bytes_ + pages_.position() - unused_bytes_;
+  }
+  // The queue has left so many bytes at the end of a page.
+  void leave_bytes(std::uint64_t bytes) { unused_bytes_ += bytes; }
+  // The pages are cleared next: positions begin at 0.
+  void end_positions() {
+    earlier_bytes_ = payload_bytes();
+    unused_bytes_ = 0;
+  }
   // Fragments since numbers last jumped out of reach (NumberJudge). Wrong numbers jump, and few of
   // them follow each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written() - jumped_; }
@@ -309,6 +320,8 @@ private:
   bool requests_reset_ = false;
 
   std::uint64_t written_ = 0; // up to known_next_
+  std::uint64_t earlier_bytes_ = 0; // of payload, before positions began at 0 last
+  std::uint64_t unused_bytes_ = 0; // positions that are no payload
   EventNumber known_next_ = FragmentTable::not_begun; // from here on the queue wrote without asking
   EventNumber accepted_end_ = 0;
   std::uint64_t offered_ = 0; // the counter of the last fragment

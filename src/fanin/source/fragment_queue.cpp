@@ -28,6 +28,7 @@ void FragmentQueue::start_unnumbered() {
 }
 
 void FragmentQueue::forget_all() {
+  numbers_->end_positions();
   pages_.clear();
   missing_ = 0;
   writing_ = Writing::none;
@@ -49,7 +50,10 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
     numbers_->drop_fragment(decision, wire::DropReason::oversize);
     return WriteOutcome::rejected;
   }
-  if (!pages_.make_room(size, table_.empty())) {
+  const std::uint64_t end = pages_.position();
+  const bool has_room = pages_.make_room(size, table_.empty());
+  numbers_->leave_bytes(pages_.position() - end);
+  if (!has_room) {
     if (!numbered() || decision.event >= table_.next() || decision.action == Action::compare) {
       fast_.throttled = true;
       return WriteOutcome::full;

@@ -262,6 +262,44 @@ TEST(FragmentQueue, numbers_end_where_event_numbers_do) {
   EXPECT_EQ(queue.next_event(), event_number_end);
 }
 
+// Without what is dropped, and without the ends of pages that the next fragment does not fit into.
+TEST(FragmentQueue, bytes_of_payload_are_counted_from_start_to_start) {
+  QueueFixture fixture({.window = 64, .fragment_max = 8192}, four_small_pages);
+  FragmentQueue& queue = fixture.queue;
+  std::uint64_t sum = 0;
+  EventNumber event = 0;
+  for (int start = 0; start < 3; ++start) {
+    if (start == 1) queue.start(event);
+    if (start == 2) queue.start_unnumbered();
+    // Where nothing has confirmed its number, a fragment is taken for a first one once more.
+    const EventNumber unconfirmed = start == 1 ? event_number_end : event;
+    for (const std::size_t size : {3000U, 3000U, 0U, 5000U, 100U, 4096U, 700U, 8192U}) {
+      queue.release_until(event);
+      ASSERT_EQ(queue.write(event, bytes_of(size, event)), WriteOutcome::ok) << size;
+      const auto again = event == unconfirmed ? WriteOutcome::ok : WriteOutcome::rejected;
+      EXPECT_EQ(queue.write(event, bytes_of(size, event)), again) << size;
+      EXPECT_EQ(queue.write(event + 1, bytes_of(8193, event)), WriteOutcome::rejected) << size;
+      sum += size;
+      event += 2;
+      EXPECT_EQ(queue.numbers().payload_bytes(), sum) << size;
+    }
+  }
+  EXPECT_EQ(queue.numbers().written(), 24U);
+}
+
+TEST(FragmentQueue, bytes_of_fragments_that_a_reset_of_the_counter_drops_do_not_count) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  queue.start_unnumbered();
+  queue.numbers().allow_reset(CounterReset::yes);
+  for (EventNumber event = 5000; event < 5010; ++event)
+    ASSERT_EQ(queue.write(event, bytes_of(100, event)), WriteOutcome::ok);
+  for (EventNumber event = 0; event < 3; ++event)
+    ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
+  EXPECT_EQ(queue.numbers().written(), 3U);
+  EXPECT_EQ(queue.numbers().payload_bytes(), 30U);
+}
+
 TEST(FragmentQueue, a_fragment_longer_than_a_page_is_chained) {
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 8});
   FragmentQueue& queue = fixture.queue;
