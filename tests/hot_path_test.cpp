@@ -1,11 +1,16 @@
 // What the hot path may not do: allocate per fragment or event. The operators that allocate are
 // replaced by ones that count; runs of different length must then differ by next to nothing.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -65,24 +70,52 @@ count = 2
 struct Made {
   std::uint64_t allocations = 0;
   std::uint64_t reports = 0; // two a second, however long the machine takes
+  std::uint64_t calls = 0; // of read() and write()
+  std::uint64_t sleeps = 0; // of the thread: each ends with a wake-up
 };
 
-// By a whole run on one loop that builds so many events of four fragments.
+// So far, by this process.
+std::uint64_t reads_and_writes() {
+  std::ifstream io("/proc/self/io");
+  std::uint64_t sum = 0;
+  std::string key;
+  for (std::uint64_t value = 0; io >> key >> value;) {
+    if (key == "syscr:" || key == "syscw:") sum += value;
+  }
+  return sum;
+}
+
+std::uint64_t sleeps() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_nvcsw);
+}
+
+// By a whole run on one loop that builds so many events of four fragments. `controlled`: run
+// control has started it.
 Made made_by_a_run(std::uint64_t events, std::string_view url, std::string_view protocol,
-                   std::string_view output) {
-  const auto configuration =
-      config::parse(fmt::format(setup, output, events, url, protocol), "test.toml", {});
+                   std::string_view output, bool controlled = false,
+                   const std::vector<std::string>& overrides = {}) {
+  auto configuration =
+      config::parse(fmt::format(setup, output, events, url, protocol), "test.toml", overrides);
   EXPECT_TRUE(configuration) << configuration.error().text;
+  configuration->run.controlled = controlled;
   const auto plugins = Plugins::load(*configuration);
   Made made;
   ProcessOptions options;
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
   options.report = [&made](const json::Value&) { ++made.reports; };
+  options.requests = [controlled](net::Loop&, const std::function<void(Request)>& on_request) {
+    if (controlled) on_request(Request::start);
+    return nullptr;
+  };
   auto process = Process::make(*configuration, *plugins, std::move(options));
   EXPECT_TRUE(process) << process.error().text;
-  const std::uint64_t before = allocations;
+  const Made before{.allocations = allocations, .calls = reads_and_writes(), .sleeps = sleeps()};
   const auto outcome = (*process)->run();
-  made.allocations = allocations - before;
+  made.allocations = allocations - before.allocations;
+  made.calls = reads_and_writes() - before.calls;
+  made.sleeps = sleeps() - before.sleeps;
   EXPECT_TRUE(outcome) << outcome.error().text;
   EXPECT_TRUE((*process)->succeeded());
   return made;
@@ -116,6 +149,35 @@ TEST(HotPath, allocates_nothing_per_event_that_is_stored) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   expect_none_per_event(50'000, 250'000, "inproc://", "push", folder);
   std::filesystem::remove_all(folder);
+}
+
+// What a run makes more if it builds 400 000 events more, in batches of 16.
+Made made_by_batches(bool controlled) {
+  const auto made_by = [&](std::uint64_t events) {
+    return made_by_a_run(events, "inproc://", "push", "discard", controlled,
+                         {"event.batch_events=16"});
+  };
+  const Made few = made_by(20'000);
+  const Made many = made_by(420'000);
+  const auto more = [](std::uint64_t of_many, std::uint64_t of_few) {
+    return of_many - std::min(of_many, of_few);
+  };
+  return {.allocations = more(many.allocations, few.allocations),
+          .reports = more(many.reports, few.reports),
+          .calls = more(many.calls, few.calls),
+          .sleeps = more(many.sleeps, few.sleeps)};
+}
+
+// It costs reports, which are per second. A turn of the loop has some 15 of these batches.
+TEST(HotPath, run_control_that_shows_a_run_costs_nothing_per_batch) {
+  constexpr std::uint64_t few = 400'000 / 16 / 50; // compared with batches and turns
+  constexpr std::uint64_t each_report = 100; // allocations, at most
+  const Made plain = made_by_batches(false);
+  const Made shown = made_by_batches(true);
+  EXPECT_LT(shown.reports, plain.reports + few);
+  EXPECT_LT(shown.allocations, plain.allocations + few + each_report * shown.reports);
+  EXPECT_LT(shown.calls, plain.calls + few);
+  EXPECT_LT(shown.sleeps, plain.sleeps + few);
 }
 
 } // namespace

@@ -124,6 +124,10 @@ void BuilderNode::describe(json::Value& report) {
   report["files"] = json::List(sink_log_.files.begin(), sink_log_.files.end());
 }
 
+void BuilderNode::add_usage(json::Value& report) const {
+  if (publisher_) report["monitoring_url"] = publisher_->url().text();
+}
+
 void BuilderNode::leave(const std::string& why) {
   unit_ended_ = true;
   outcome_ = fail(ErrorKind::disconnected, why);

@@ -26,6 +26,7 @@ public:
   // Files are closed after the run has ended for the unit.
   [[nodiscard]] bool ended() const override { return unit_ended_ && sink_log_.open == 0; }
   void describe(json::Value& report) override;
+  void add_usage(json::Value& report) const override;
   [[nodiscard]] std::string end_message() const override;
   void turn() override;
 

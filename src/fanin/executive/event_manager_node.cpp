@@ -15,6 +15,7 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration progress_period = std::chrono::milliseconds{500};
+constexpr Duration summary_period = std::chrono::seconds{1};
 constexpr Duration first_warning = std::chrono::seconds{5}; // that the run waits to begin; the next
                                                             // one after twice the time
 // For storage that had to wait before. A disk that was full may have space again just now: it is
@@ -68,7 +69,9 @@ void EventManagerNode::start_run() {
 }
 
 void EventManagerNode::stop() {
-  if (manager_ && !manager_->ended()) manager_->stop();
+  if (!manager_ || manager_->ended()) return;
+  manager_->stop();
+  tell_of_stop();
 }
 
 void EventManagerNode::stop_now(const std::string& why) {
@@ -104,6 +107,14 @@ void EventManagerNode::on_silent(const builder::NodeKey& key) {
 void EventManagerNode::on_duration() {
   duration_is_over_ = manager_->running() && !manager_->stopping();
   manager_->stop();
+  tell_of_stop();
+}
+
+// Run control has asked for it, and a user waits.
+void EventManagerNode::tell_of_stop() {
+  if (!context_.configuration->run.controlled || manager_->ended()) return;
+  report_progress();
+  report_summary();
 }
 
 void EventManagerNode::on_end(const builder::RunSummary& summary) {
@@ -148,21 +159,47 @@ void EventManagerNode::finish_record() {
   context_.report(std::move(result_));
 }
 
+double EventManagerNode::time_s() const {
+  const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
+  return std::chrono::duration<double>(elapsed).count();
+}
+
+std::string_view EventManagerNode::state() const {
+  return began_at_ == never ? "waiting" : manager_->stopping() ? "stopping" : "running";
+}
+
 void EventManagerNode::report_progress() {
   const builder::RunSummary& summary = manager_->summary();
   json::Value report = progress_of(summary);
   report["report"] = "progress";
-  report["state"] = began_at_ == never ? "waiting" : manager_->stopping() ? "stopping" : "running";
-  const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
-  report["time_s"] = std::chrono::duration<double>(elapsed).count();
+  report["state"] = state();
+  report["time_s"] = time_s();
   if (manager_->held()) report["held"] = true;
   report["waiting_for"] = manager_->waiting_for();
   if (record_) report["manifest"] = record_->path();
   context_.report(std::move(report));
 }
 
+// For run control, each second and when the state of the run or a node has changed.
+void EventManagerNode::report_summary() {
+  if (!context_.configuration->run.controlled) return;
+  const builder::RunSummary& summary = manager_->summary();
+  std::vector<std::pair<Incarnation, bool>> nodes;
+  for (const auto& node : summary.nodes) nodes.emplace_back(node.incarnations, node.alive);
+  const Time now = context_.loop->now();
+  const bool changed = said_state_ != state() || said_nodes_ != nodes;
+  if (!changed && now - summary_at_ < summary_period) return;
+  said_state_ = state();
+  said_nodes_ = std::move(nodes);
+  summary_at_ = now;
+  json::Value report = summary_report(summary, *context_.system, latency_.in(summary.latency, now));
+  report["time_s"] = time_s();
+  context_.report(std::move(report));
+}
+
 void EventManagerNode::on_progress_tick() {
   report_progress();
+  report_summary();
   if (record_) record_->retry();
   warn_of_waiting();
   if (++progress_ticks_ % 2 == 0) check_record();

@@ -5,9 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "fanin/builder/manager/event_manager.hpp"
 #include "fanin/executive/node.hpp"
+#include "fanin/executive/recent_latency.hpp"
 
 namespace fanin::executive {
 
@@ -35,7 +39,11 @@ private:
   void on_duration();
   void finish_record();
   void on_progress_tick();
+  [[nodiscard]] std::string_view state() const;
+  [[nodiscard]] double time_s() const; // since the run has begun; 0 before
   void report_progress();
+  void report_summary();
+  void tell_of_stop();
   void warn_of_waiting();
   void check_record();
   void watch_drain(const builder::RunSummary& summary);
@@ -52,6 +60,12 @@ private:
   Time started_at_{};
   Duration warn_after_; // that the run waits to begin
   Time began_at_ = never; // all nodes were there
+  // As the last summary said: the state of the run, and of each node how often it has started and
+  // whether it is there.
+  std::string_view said_state_;
+  std::vector<std::pair<Incarnation, bool>> said_nodes_;
+  Time summary_at_{}; // it was reported
+  RecentLatency latency_;
   bool duration_is_over_ = false;
   bool ended_ = false;
   std::uint64_t built_before_ = 0;

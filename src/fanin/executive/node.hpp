@@ -70,6 +70,8 @@ public:
   [[nodiscard]] bool too_late() const { return too_late_; }
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
+  // Adds what only the node itself knows to its report "usage". Between start() and ended().
+  virtual void add_usage(json::Value&) const {}
   // It has ended, and that is reported: others must not wait for what it held.
   virtual void withdraw() {}
   // What a user who started just this node is told when it has ended in good order.

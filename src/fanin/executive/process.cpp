@@ -19,6 +19,11 @@
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
+namespace {
+
+constexpr Duration usage_period = std::chrono::seconds{1};
+
+} // namespace
 
 // Looks after the nodes once in every turn.
 class Process::Turns final : public net::Service {
@@ -41,7 +46,8 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
       options_(std::move(options)),
       stop_requests_(options_.signals_from),
       loop_(clock_, configuration.network.wait),
-      resolver_(loop_) {
+      resolver_(loop_),
+      usage_tick_([this] { report_usage(); }) {
   if (options_.session == 0) options_.session = new_session();
 }
 
@@ -180,6 +186,7 @@ Result<> Process::run() {
   turns_ = std::make_unique<Turns>(*this);
   if (options_.requests)
     requests_ = options_.requests(loop_, [this](Request request) { on_request(request); });
+  if (configuration_.run.controlled) report_usage();
   loop_.run();
   return {};
 }
@@ -290,6 +297,29 @@ void Process::report_end(std::size_t index) {
   for (auto& other : nodes_) {
     if (!is_companion(*other)) other->stop();
   }
+}
+
+// Of all its nodes together: one timer wakes the loop.
+void Process::report_usage() {
+  json::Value usage = json::Object{{"report", "usage"}};
+  add_usage(usage);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i]->ended()) continue;
+    json::Value message = usage;
+    message["process"] = name_of_process(options_.nodes[i]);
+    nodes_[i]->add_usage(message);
+    report(options_.nodes[i], std::move(message));
+  }
+  usage_tick_.start(loop_, loop_.now() + usage_period);
+}
+
+const std::string& Process::name_of_process(std::size_t node) const {
+  return std::ranges::find_if(configuration_.processes,
+                              [node](const config::Process& process) {
+                                return std::ranges::find(process.nodes, node) !=
+                                       process.nodes.end();
+                              })
+      ->name;
 }
 
 bool Process::succeeded() const {

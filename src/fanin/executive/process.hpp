@@ -71,6 +71,8 @@ private:
   void on_request(Request request);
   void turn();
   void report_end(std::size_t index);
+  void report_usage();
+  [[nodiscard]] const std::string& name_of_process(std::size_t node) const;
   void tell_if_no_builder_is_left();
   [[nodiscard]] bool has_event_manager() const;
   [[nodiscard]] bool is_companion(const Node& node) const;
@@ -94,6 +96,7 @@ private:
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
   std::unique_ptr<net::Service> requests_;
+  net::Timer usage_tick_; // where run control shows the run
   bool companions_stopped_ = false;
 };
 

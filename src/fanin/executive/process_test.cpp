@@ -10,8 +10,11 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -32,6 +35,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 constexpr const char* small = R"(
 [run]
@@ -140,6 +144,107 @@ TEST(Process, control_and_grants_leave_the_host_before_data) {
   EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
   // Both ends of the control of four units, and of four data connections the builder unit's.
   EXPECT_EQ(most, 12U);
+}
+
+// Asks for what a test wants, between two turns.
+class Asking final : public net::Service {
+public:
+  Asking(net::Loop& loop, std::optional<Request>& wanted, std::function<void(Request)> on_request)
+      : loop_(loop), wanted_(wanted), on_request_(std::move(on_request)) {
+    loop_.add(*this);
+  }
+  ~Asking() override { loop_.remove(*this); }
+  bool poll() override {
+    const auto request = std::exchange(wanted_, std::nullopt);
+    if (request) on_request_(*request);
+    return request.has_value();
+  }
+
+private:
+  net::Loop& loop_;
+  std::optional<Request>& wanted_;
+  std::function<void(Request)> on_request_;
+};
+
+// A run of one process that is started when all are there, and stopped when each node has reported
+// its usage twice since then; the reports of each kind. The first summary of a run has no event.
+std::map<std::string, std::vector<json::Value>> reports_of(bool controlled) {
+  auto configuration =
+      config::parse(small, "test.toml", {"run.events=1000000000", "monitoring.every=1000"}).value();
+  configuration.run.controlled = controlled;
+  const auto plugins = Plugins::load(configuration).value();
+  std::map<std::string, std::vector<json::Value>> reports;
+  std::optional<Request> wanted;
+  std::size_t usages = 0; // before the start
+  const auto on_report = [&](const json::Value& report) {
+    const std::string kind = report.at("report").text();
+    reports[kind].push_back(report);
+    if (kind != "progress") return;
+    const bool all = report.at("readouts").natural() + report.at("builders").natural() == 4;
+    if (report.at("held").boolean() && all) {
+      wanted = Request::start;
+      usages = reports["usage"].size();
+    } else if (report.at("state").text() == "running" && report.at("events").natural() != 0 &&
+               (!controlled || reports["usage"].size() >= usages + 10)) {
+      wanted = Request::stop;
+    }
+  };
+  ProcessOptions options{.nodes = {0, 1, 2, 3, 4},
+                         .report = on_report,
+                         .requests = [&](net::Loop& loop, std::function<void(Request)> on_request) {
+                           return std::make_unique<Asking>(loop, wanted, std::move(on_request));
+                         }};
+  auto process = Process::make(configuration, plugins, std::move(options)).value();
+  EXPECT_TRUE(process->run());
+  EXPECT_TRUE(process->succeeded());
+  return reports;
+}
+
+TEST(Process, a_run_that_run_control_shows_reports_what_it_has_done_and_uses) {
+  const auto reports = reports_of(true);
+  const auto& summaries = reports.at("summary");
+  const json::Value& result = reports.at("result").front();
+  const auto here = [](const json::Value& summary) {
+    return std::ranges::count_if(summary.at("nodes").object(), [](const auto& node) {
+      return node.second.at("alive").boolean();
+    });
+  };
+  EXPECT_EQ(here(summaries.front()), 4);
+  EXPECT_EQ(summaries.front().at("time_s").real(), 0);
+  EXPECT_EQ(summaries.front().at("events").at("built").natural(), 0U);
+  const json::Value& last = summaries.back(); // when it was stopped
+  EXPECT_GT(last.at("events").at("built").natural(), 0U);
+  EXPECT_GT(last.at("time_s").real(), 0);
+  for (const char* key : {"events", "fragments", "latency_us", "sources", "nodes"}) {
+    for (const auto& [member, value] : result.at(key).object())
+      EXPECT_NE(last.at(key).find(member), nullptr) << key << " " << member;
+  }
+  for (const char* key : {"gaps", "incomplete_events", "files"})
+    EXPECT_EQ(last.find(key), nullptr) << key;
+  EXPECT_EQ(last.at("sources").at("0x1").at("readout").text(), "ru0");
+
+  std::map<std::string, json::Value> usage;
+  for (const auto& report : reports.at("usage")) usage[report.at("node").text()] = report;
+  ASSERT_EQ(usage.size(), 5U);
+  for (const auto& [node, report] : usage) {
+    EXPECT_EQ(report.at("process").text(), "all") << node;
+    EXPECT_GT(report.at("cpu_s").real(), 0) << node;
+    EXPECT_GT(report.at("rss_bytes").natural(), 1U << 20) << node;
+    EXPECT_EQ(report.find("sources") != nullptr, node.starts_with("ru")) << node;
+    EXPECT_EQ(report.find("monitoring_url") != nullptr, node.starts_with("bu")) << node;
+  }
+  ASSERT_EQ(usage["ru1"].at("sources").object().size(), 2U);
+  for (const auto& [name, source] : usage["ru1"].at("sources").object()) {
+    EXPECT_GT(source.at("read").natural(), 0U) << name;
+    EXPECT_EQ(source.at("bytes").natural(), 500 * source.at("read").natural()) << name;
+  }
+  EXPECT_THAT(usage["bu0"].at("monitoring_url").text(), MatchesRegex("tcp://127.0.0.1:[1-9].*"));
+}
+
+TEST(Process, another_run_reports_neither) {
+  const auto reports = reports_of(false);
+  EXPECT_FALSE(reports.contains("summary"));
+  EXPECT_FALSE(reports.contains("usage"));
 }
 
 TEST(Process, a_signal_that_comes_before_the_run_ends_it_with_a_result) {

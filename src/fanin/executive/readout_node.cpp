@@ -96,6 +96,18 @@ void ReadoutNode::describe(json::Value& report) {
   }
 }
 
+void ReadoutNode::add_usage(json::Value& report) const {
+  if (!unit_) return;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const auto& [name, source] = sources_[i];
+    const auto [fragments, bytes] = unit_->read_of(i);
+    json::Value& of_source = report["sources"][name];
+    of_source = json::Object{{"read", fragments}, {"bytes", bytes}};
+    for (const auto& counter : source->counters())
+      of_source["counters"][counter.name] = counter.value;
+  }
+}
+
 void ReadoutNode::withdraw() {
   for (const auto& [name, source] : sources_) {
     if (const std::string url = source->listening_url(); !outcome_ && !url.empty()) {

@@ -26,6 +26,7 @@ public:
   void stop_now(const std::string& why) override { leave(why); }
   [[nodiscard]] bool ended() const override { return ended_; }
   void describe(json::Value& report) override;
+  void add_usage(json::Value& report) const override;
   void withdraw() override;
   [[nodiscard]] std::string end_message() const override;
   void turn() override;

@@ -1,9 +1,11 @@
 #include "fanin/executive/report.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,6 +69,25 @@ json::Value incomplete_of(const builder::RunSummary& summary, const builder::Sys
                              {"reason", wire::name(run.reason)}});
   }
   return list;
+}
+
+void add_totals(json::Value& report, const builder::RunSummary& summary) {
+  report["events"] = json::Object{{"built", summary.events_built},
+                                  {"incomplete", summary.events_incomplete},
+                                  {"rejected", summary.events_rejected},
+                                  {"undecided", summary.events_undecided},
+                                  {"lost", summary.events_lost},
+                                  {"bad", summary.events_bad},
+                                  {"undelivered", summary.events_undelivered}};
+  report["fragments"] = to_json(summary.fragments);
+  report["bytes_built"] = summary.bytes_built;
+}
+
+void add_latency(json::Value& report, const Histogram& latency) {
+  if (latency.count() == 0) return;
+  report["latency_us"] = json::Object{{"p50", Microseconds(latency.quantile(0.5)).count()},
+                                      {"p99", Microseconds(latency.quantile(0.99)).count()},
+                                      {"p999", Microseconds(latency.quantile(0.999)).count()}};
 }
 
 json::Value nodes_of(const builder::RunSummary& summary) {
@@ -151,15 +172,7 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   const double rate = duration_s > 0 ? 1 / duration_s : 0;
   result["run"] = summary.run;
   result["duration_s"] = duration_s;
-  result["events"] = json::Object{{"built", summary.events_built},
-                                  {"incomplete", summary.events_incomplete},
-                                  {"rejected", summary.events_rejected},
-                                  {"undecided", summary.events_undecided},
-                                  {"lost", summary.events_lost},
-                                  {"bad", summary.events_bad},
-                                  {"undelivered", summary.events_undelivered}};
-  result["fragments"] = to_json(summary.fragments);
-  result["bytes_built"] = summary.bytes_built;
+  add_totals(result, summary);
   result["event_rate_hz"] = static_cast<double>(summary.events_built) * rate;
   result["throughput_bytes_per_s"] = static_cast<double>(summary.bytes_built) * rate;
   result["balanced"] = summary.balanced;
@@ -168,17 +181,22 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   result["error"] = failure;
   result["gaps"] = gaps_of(summary, system.slice);
   result["incomplete_events"] = incomplete_of(summary, system);
-  if (summary.latency.count() > 0) {
-    result["latency_us"] =
-        json::Object{{"p50", Microseconds(summary.latency.quantile(0.5)).count()},
-                     {"p99", Microseconds(summary.latency.quantile(0.99)).count()},
-                     {"p999", Microseconds(summary.latency.quantile(0.999)).count()}};
-  }
+  add_latency(result, summary.latency);
   result["files"] = json::List(summary.files.begin(), summary.files.end());
   result["protocol"] = name(system.protocol);
   result["sources"] = sources_of(summary, system);
   result["nodes"] = nodes_of(summary);
   return result;
+}
+
+json::Value summary_report(const builder::RunSummary& summary, const builder::System& system,
+                           const Histogram& latency) {
+  json::Value report = json::Object{{"report", "summary"}};
+  add_totals(report, summary);
+  add_latency(report, latency);
+  report["sources"] = sources_of(summary, system);
+  report["nodes"] = nodes_of(summary);
+  return report;
 }
 
 json::Value gone_report(const std::string& file, const std::string& what) {
@@ -212,6 +230,15 @@ void add_resources(json::Value& report) {
   if (getrusage(RUSAGE_SELF, &usage) != 0) return;
   report["peak_rss_bytes"] = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   report["cpu_s"] = cpu_seconds(usage);
+}
+
+void add_usage(json::Value& report) {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) == 0) report["cpu_s"] = cpu_seconds(usage);
+  std::uint64_t pages = 0;
+  std::uint64_t resident = 0;
+  if (std::ifstream("/proc/self/statm") >> pages >> resident)
+    report["rss_bytes"] = resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 } // namespace fanin::executive

@@ -29,7 +29,8 @@ ReportPipe::~ReportPipe() {
 void ReportPipe::write(const json::Value& report) {
   flush();
   const std::string kind = report.at("report").text();
-  if (kind == "progress" && !pending_.empty()) return;
+  const bool passing = kind == "progress" || kind == "summary" || kind == "usage";
+  if (passing && !pending_.empty()) return;
   if (kind == "log" && pending_.size() > pending_max) return;
   pending_ += report.dump();
   pending_ += '\n';

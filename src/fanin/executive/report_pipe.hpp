@@ -11,8 +11,8 @@
 
 namespace fanin::executive {
 
-// Never blocks while the process runs: a launcher that does not read costs progress reports and, in
-// the end, lines of the log, no more. SIGPIPE must be ignored. Thread: one.
+// Never blocks while the process runs: a launcher that does not read costs reports of how things
+// stand and, in the end, lines of the log, no more. SIGPIPE must be ignored. Thread: one.
 class ReportPipe {
 public:
   FANIN_INTERNAL_API explicit ReportPipe(int descriptor); // takes it over

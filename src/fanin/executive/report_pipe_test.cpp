@@ -23,7 +23,7 @@ TEST(ReportPipe, the_result_and_the_end_are_not_lost_where_nobody_reads_for_long
   {
     ReportPipe pipe(ends[1]);
     for (int i = 0; i < 100; ++i) pipe.write(report("log", 100'000));
-    pipe.write(report("progress", 1));
+    for (const char* kind : {"progress", "summary", "usage"}) pipe.write(report(kind, 1));
     pipe.write(report("result", 1));
     pipe.write(report("end", 1));
     reader = std::thread([&] {
@@ -36,7 +36,8 @@ TEST(ReportPipe, the_result_and_the_end_are_not_lost_where_nobody_reads_for_long
   }
   reader.join();
   EXPECT_LT(received.size(), 6U << 20);
-  EXPECT_EQ(received.find("\"progress\""), std::string::npos);
+  for (const char* kind : {"\"progress\"", "\"summary\"", "\"usage\""})
+    EXPECT_EQ(received.find(kind), std::string::npos);
   EXPECT_NE(received.find("\"result\""), std::string::npos);
   EXPECT_TRUE(received.ends_with(report("end", 1).dump() + "\n"));
 }

@@ -74,6 +74,18 @@ protected:
   RunView view_;
 };
 
+TEST_F(RunViewTest, what_only_run_control_shows_changes_nothing) {
+  running(1, 100, 0, "");
+  const std::string line = view_.progress_line();
+  const std::string result = view_.result().dump();
+  for (const char* kind : {"summary", "usage"}) {
+    view_.on_report(json::Object{
+        {"report", kind}, {"node", "bu0"}, {"time_s", 9.5}, {"bytes_built", 7}, {"cpu_s", 1.5}});
+  }
+  EXPECT_EQ(view_.progress_line(), line);
+  EXPECT_EQ(view_.result().dump(), result);
+}
+
 TEST_F(RunViewTest, a_node_that_fails_before_all_are_there_fails_the_run) {
   progress("waiting");
   failed("bu1"); // it had joined, and was needed for the begin

@@ -60,6 +60,18 @@ TEST_F(StagesViewTest, files_of_one_name_are_named_with_their_folders) {
   EXPECT_EQ(view_.name(slice1), "b/slice.toml");
 }
 
+TEST_F(StagesViewTest, what_only_run_control_shows_changes_nothing) {
+  progress(group, 1, 100);
+  const std::string line = view_.progress_line();
+  const std::string result = view_.result().dump();
+  for (const char* kind : {"summary", "usage"}) {
+    view_.on_report(group, json::Object{{"report", kind}, {"time_s", 9.5}, {"bytes_built", 7}});
+  }
+  EXPECT_EQ(view_.progress_line(), line);
+  EXPECT_EQ(view_.result().dump(), result);
+  EXPECT_TRUE(view_.begins_round());
+}
+
 TEST_F(StagesViewTest, the_line_says_what_is_waited_for_and_then_what_is_built) {
   progress(slice0, 0, 0);
   progress(slice1, 0, 0, false);

@@ -449,6 +449,11 @@ std::vector<std::pair<SourceId, std::string>> ReadoutUnit::failed_sources() cons
   return failed;
 }
 
+ReadoutUnit::SourceRead ReadoutUnit::read_of(std::size_t source) const {
+  const source::EventNumbers& numbers = sources_.reader(source).queue().numbers();
+  return {numbers.written(), numbers.payload_bytes()};
+}
+
 std::uint64_t ReadoutUnit::fragments_read() const {
   std::uint64_t sum = 0;
   for (const source::FragmentQueue* const queue : sources_.queues())

@@ -59,6 +59,12 @@ public:
   [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
+  struct SourceRead {
+    std::uint64_t fragments = 0;
+    std::uint64_t bytes = 0; // payload
+  };
+  // Written into the queue of one source, of all runs. In the order of the inputs.
+  [[nodiscard]] SourceRead read_of(std::size_t source) const;
   // Sources that could not go on, with the reason.
   [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
