@@ -25,7 +25,7 @@ SOURCE = Path(os.environ.get("FANIN_SOURCE_DIR", Path(__file__).resolve().parent
 URL = "tcp://127.0.0.1"  # of small(); a script may set another
 RATE = "2kHz"  # likewise
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests themselves run under nohup
-LONGEST_S = 120  # for anything that is waited for: a loaded machine, a sanitizer
+LONGEST_S = int(os.environ.get("FANIN_LONGEST", "120"))  # for anything that is waited for: a loaded machine, a sanitizer
 
 # Small pools, so that a test starts quickly; a rate that two cores carry with a sanitizer too.
 SMALL = """

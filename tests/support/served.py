@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 
 from fanin_run import FANIN, LONGEST_S, Folder
 
@@ -18,8 +19,8 @@ class Api:
     def connect(self):
         if self.path:
             made = socket.socket(socket.AF_UNIX)
-            made.settimeout(LONGEST_S)
             made.connect(str(self.path))
+            made.settimeout(LONGEST_S)
             return made
         return socket.create_connection(("127.0.0.1", self.port), timeout=LONGEST_S)
 
@@ -52,7 +53,7 @@ class Api:
         assert code == status, (code, text)
         return json.loads(text)
 
-    def events(self, last=None):
+    def events(self, last=None, beats=False):
         """Kind, data and id of each event from now on."""
         with self.connect() as connection:
             headers = {} if last is None else {"Last-Event-ID": str(last)}
@@ -62,6 +63,8 @@ class Api:
             for line in text:
                 line = line.decode().rstrip("\r\n")
                 key, _, value = line.partition(": ")
+                if beats and line.startswith(":"):
+                    yield "beat", {}, None
                 if key in ("id", "event", "data"):
                     event[key] = value
                 elif not line and "data" in event:
@@ -70,9 +73,11 @@ class Api:
 
     def until(self, *states, holds=lambda status: True):
         """The first status with one of these states for which that holds."""
-        for kind, status, _ in self.events():
+        end = time.monotonic() + LONGEST_S
+        for kind, status, _ in self.events(beats=True):
             if kind == "status" and status["state"] in states and holds(status):
                 return status
+            assert time.monotonic() < end, (states, status)
         raise AssertionError("the stream has ended")
 
 

@@ -102,6 +102,7 @@ Api::Api(net::Loop& loop, RunControl& control, Registry& registry, const Tokens&
       tokens_(tokens),
       options_(std::move(options)),
       events_(options_.first_event),
+      sampler_(loop_, {}),
       beat_([this] { on_beat(); }),
       changed_([this] {
         events_.add("status", control_.status());
@@ -202,9 +203,10 @@ HttpReply Api::get(const HttpRequest& request, std::string_view path, const Call
   if (path == "runs") return list_runs(request);
   if (path == "openapi.json") return file("openapi.json");
   if (path == "transitions") return reply(table_of_transitions());
-  if (path == "sample")
-    return reply(json::Object{{"why", "this version shows no sampled events: fanin subscribe "
-                                      "--events does"}});
+  if (path == "sample") {
+    const auto name_of = [this](SourceId source) { return control_.source_name(source); };
+    return reply(sampler_.sample(control_.event_places(), name_of));
+  }
   if (path == "commands") {
     const auto commands = registry_.commands(number_or(request, "last", listed_usually));
     if (!commands) return refuse(commands.error());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/net/loop.hpp"
+#include "fanin/operation/event_sampler.hpp"
 #include "fanin/operation/event_stream.hpp"
 #include "fanin/operation/http/server.hpp"
 #include "fanin/operation/registry.hpp"
@@ -71,6 +72,7 @@ private:
   ApiOptions options_;
   HttpServer* server_ = nullptr;
   EventStream events_;
+  EventSampler sampler_;
   net::Timer beat_;
   net::Timer changed_; // what follows soon after a change is told with it
 };

@@ -9,8 +9,10 @@ constexpr Duration try_again = std::chrono::seconds{2};
 
 } // namespace
 
-LateWrites::LateWrites(net::Loop& loop, Registry& registry)
-    : loop_(loop), registry_(registry), again_([this] { flush(); }) {}
+LateWrites::LateWrites(net::Loop& loop, Registry& registry, std::function<void()> on_change)
+    : loop_(loop), registry_(registry), on_change_(std::move(on_change)), again_([this] {
+        flush();
+      }) {}
 
 void LateWrites::add(Write write) {
   writes_.push_back(std::move(write));
@@ -18,14 +20,16 @@ void LateWrites::add(Write write) {
 }
 
 void LateWrites::flush() {
-  problem_.clear();
-  while (!writes_.empty()) {
-    if (const auto done = writes_.front()(registry_); !done) {
-      problem_ = done.error().text;
-      return again_.start(loop_, loop_.now() + try_again);
-    }
-    writes_.pop_front();
+  std::string problem;
+  while (!writes_.empty() && problem.empty()) {
+    const auto done = writes_.front()(registry_);
+    if (done) writes_.pop_front();
+    if (!done) problem = done.error().text;
   }
+  if (!problem.empty()) again_.start(loop_, loop_.now() + try_again);
+  const bool changed = problem != problem_;
+  problem_ = std::move(problem);
+  if (changed) on_change_();
 }
 
 } // namespace fanin::operation

@@ -17,7 +17,8 @@ class LateWrites {
 public:
   using Write = std::function<Result<>(Registry&)>;
 
-  LateWrites(net::Loop& loop, Registry& registry);
+  // `on_change`: of problem().
+  LateWrites(net::Loop& loop, Registry& registry, std::function<void()> on_change);
 
   void add(Write write);
   // Why they cannot be done now; empty: all are.
@@ -29,6 +30,7 @@ private:
   net::Loop& loop_;
   Registry& registry_;
   std::deque<Write> writes_;
+  std::function<void()> on_change_;
   std::string problem_;
   net::Timer again_;
 };

@@ -55,7 +55,7 @@ RunControl::RunControl(net::Loop& loop, Registry& registry, const RunFiles& file
       registry_(registry),
       files_(files),
       options_(std::move(options)),
-      writes_(loop, registry),
+      writes_(loop, registry, [this] { changed(); }),
       hooks_(loop,
              {.programs = options_.hooks,
               .limit = options_.hook_limit,
@@ -622,6 +622,14 @@ json::Value RunControl::status() const {
 }
 
 json::Value RunControl::history() const { return history_.to_json(to_ms(options_.unix_ns())); }
+
+std::vector<EventPlace> RunControl::event_places() const {
+  return alive() ? run_->status->event_places() : std::vector<EventPlace>{};
+}
+
+std::string RunControl::source_name(SourceId source) const {
+  return run_ ? run_->status->source_name(source) : fmt::format("{:#x}", source);
+}
 
 json::Value RunControl::node(std::string_view name) const {
   return run_ ? run_->status->node(name) : json::Value{};

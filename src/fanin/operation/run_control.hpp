@@ -16,6 +16,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/operation/configuration_set.hpp"
+#include "fanin/operation/event_sampler.hpp"
 #include "fanin/operation/history.hpp"
 #include "fanin/operation/hooks.hpp"
 #include "fanin/operation/late_writes.hpp"
@@ -95,6 +96,8 @@ public:
   [[nodiscard]] json::Value status() const;
   [[nodiscard]] json::Value history() const;
   [[nodiscard]] json::Value node(std::string_view name) const;
+  [[nodiscard]] std::vector<EventPlace> event_places() const; // where events are published
+  [[nodiscard]] std::string source_name(SourceId source) const;
   [[nodiscard]] const std::deque<ShownLine>& lines() const { return lines_; }
   [[nodiscard]] std::string why_not(Command command) const; // empty: it is allowed now
 

@@ -96,7 +96,7 @@ Result<Descriptor> RunFiles::listen_at(const std::string& name) const {
   short_path.copy(address.sun_path, sizeof address.sun_path - 1);
   unlinkat(descriptor_.get(), name.c_str(), 0); // of one that was killed
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      fchmodat(descriptor_.get(), name.c_str(), 0600, 0) != 0 || listen(made.get(), 64) != 0)
+      fchmodat(descriptor_.get(), name.c_str(), 0600, 0) != 0 || listen(made.get(), SOMAXCONN) != 0)
     return fail_errno(ErrorKind::refused, path(name), errno);
   return made;
 }

@@ -212,6 +212,27 @@ void RunStatus::add_to(json::Value& status, bool alive) const {
   status["sources"] = std::move(sources);
 }
 
+std::vector<EventPlace> RunStatus::event_places() const {
+  std::vector<EventPlace> places;
+  for (const Builder& builder : builders_) {
+    for (const auto& [node, usage] : builder.usage) {
+      const std::string url = usage.latest.at("monitoring_url").text();
+      if (!url.empty()) places.push_back({whole_name(builder, node), url});
+    }
+  }
+  return places;
+}
+
+std::string RunStatus::source_name(SourceId source) const {
+  for (const Builder& builder : builders_) {
+    const builder::System& system = builder.configuration->system;
+    for (const auto& one : system.sources) {
+      if (one.id == source) return one.name;
+    }
+  }
+  return fmt::format("{:#x}", source);
+}
+
 json::Value RunStatus::node(std::string_view name) const {
   for (const Builder& builder : builders_) {
     for (const config::Node& node : builder.configuration->nodes) {

@@ -11,6 +11,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/operation/configuration_set.hpp"
+#include "fanin/operation/event_sampler.hpp"
 #include "fanin/operation/history.hpp"
 
 namespace fanin::operation {
@@ -42,6 +43,8 @@ public:
   // A node's page: role, configuration, keys and counters; null: there is no such node. `name`: as
   // add_to() names it.
   [[nodiscard]] json::Value node(std::string_view name) const;
+  [[nodiscard]] std::vector<EventPlace> event_places() const;
+  [[nodiscard]] std::string source_name(SourceId source) const;
   [[nodiscard]] const ReadSet& read() const { return read_; }
 
 private:
