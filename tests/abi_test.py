@@ -11,7 +11,7 @@ BUILD = Path(os.environ["FANIN"]).resolve().parent.parent
 RUNTIME = {"libstdc++", "libgcc_s", "libm", "libc", "ld-linux-x86-64", "linux-vdso", "libfmt"}
 SOCKETS = RUNTIME | {"libnuma", "libisal"}
 BUILDER = SOCKETS | {"libhdf5_serial", "libspdlog", "libfanin_net", "libfanin"}
-COMMAND = BUILDER | {"libsqlite3", "libsodium"}
+COMMAND = BUILDER | {"libsqlite3", "libsodium", "libcurl"}
 
 
 def stems(text):

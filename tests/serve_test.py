@@ -1,15 +1,25 @@
 """Run control: fanin serve leads runs, fanin ctl asks for them, and whatever dies, the run is known."""
 
+import http.server
 import json
 import os
 import random
 import signal
 import socket
+import sqlite3
+import struct
 import subprocess
+import threading
 
 import pytest
-from fanin_run import SOURCE, Folder, fanin
+from fanin_run import SOURCE, Port, fanin
 from served import Api, Served
+
+PREFACE = struct.pack("<8sHHI", b"FANINRCV", 1, 0, 1)  # of a plain sender, source 1
+
+
+def fragment(event):
+    return struct.pack("<HBBIQII", 0xF4A6, 0, 0, 1, event, 3, 0) + b"abc"
 
 
 def balanced(run):
@@ -59,7 +69,6 @@ def test_a_changed_file_is_configured_anew_at_the_start():
         served.ctl("start", "--wait")
         assert served.api.get("status")["run"] == 2
         assert "configured anew" in served.api.get("runs/1")["reason"]
-        assert "# another line" in (served.registry and file.read_text())
         assert "the configuration has changed" in served.log()
 
 
@@ -225,8 +234,6 @@ def test_two_serves_on_one_registry_and_a_registry_that_is_none():
 def test_a_registry_that_is_held_stops_no_run():
     with Served() as served:
         served.ctl("start", "--wait")
-        import sqlite3
-
         holder = sqlite3.connect(served.registry, isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
         served.api.post("stop")
@@ -363,9 +370,7 @@ def test_events_continue_where_a_connection_was_lost():
         stream.close()
         served.api.post("start")
         served.api.until("running")
-        again = served.api.events(last)
-        seen = next(data["state"] for kind, data, _ in again if kind == "status")
-        assert seen == "starting", "nothing was missed"
+        assert next(served.api.events(last))[2] == last + 1, "nothing was missed"
         assert next(served.api.events(1))[1]["state"] == "running", "too old: what is so now"
 
 
@@ -392,3 +397,77 @@ def test_the_table_of_transitions_in_the_documents_is_that_of_the_code():
         written = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 6]
         expected = [f"| {row['from']} | `{row['command']}` | {row['via']} | {row['to']} | {row['xdaq']} |" for row in rows]
         assert [line for line in written if "`" in line.split("|")[2]] == expected
+
+
+def test_the_hooks_of_the_examples_hold_a_trigger_and_write_into_a_logbook():
+    class Logbook(http.server.BaseHTTPRequestHandler):
+        entries = []
+
+        def do_POST(self):
+            self.entries.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Logbook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with Served() as served:
+        served.kill()
+        hooks = SOURCE / "examples" / "hooks"
+        hold, logbook = hooks / "hold_trigger.sh", hooks / "logbook.py"
+        served.words = [word for hook in (f"before-start={hold}", f"after-start={hold}", f"before-stop={hold}", f"after-stop={logbook}")
+                        for word in ("--hook", hook)]
+        trigger = served.path / "trigger"
+        served.environment = {"FANIN_TRIGGER": str(trigger), "FANIN_LOGBOOK": f"http://127.0.0.1:{server.server_port}/"}
+        served.serve()
+        assert "the trigger system is off" in served.ctl("start", "--wait", status=1)
+        trigger.mkdir()
+        served.ctl("start", "--wait", "--comment", "first light")
+        served.api.until("running", holds=lambda status: (trigger / "state").read_text() == "released\n")
+        served.ctl("stop", "--wait")
+        assert (trigger / "state").read_text() == "held\n"
+        served.api.until("configured", holds=lambda status: Logbook.entries)
+        assert Logbook.entries[0]["subject"] == "Run 1" and "first light" in Logbook.entries[0]["text"]
+    server.shutdown()
+
+
+def test_sampled_events_are_shown_where_builder_units_publish():
+    with Served() as served:
+        served.ctl("start", "--wait")
+        assert "[monitoring]" in served.api.get("sample")["why"]
+        served.ctl("abort", "--wait")
+        served.ctl("start", "--wait", "--set", "monitoring.every=10")
+        served.api.until("running", holds=lambda status: "event" in served.api.get("sample"))
+        sample = served.api.get("sample")
+        assert sample["builder"] in ("bu0", "bu1") and len(sample["fragments"]) == 2
+        assert all(len(one["first"]) == 2 * min(one["bytes"], 32) for one in sample["fragments"])
+
+
+def test_a_held_run_reads_nothing_of_what_a_sender_has_sent_before_its_start():
+    with Served() as served, Port() as port:
+        served.kill()
+        served.configurations = [served.write("run.toml", f"""
+[run]
+output = "{served.path}/out"
+[network]
+url = "tcp://127.0.0.1"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+[[readout]]
+source = [{{ type = "receive", listen = "tcp://127.0.0.1:{port.number}", id = 1, wait_for_sender = true }}]
+[[builder]]
+""")]
+        served.serve()
+        served.ctl("configure", "--wait")
+        assert "have a sender" in served.api.get("status")["waiting_for"]
+        with socket.create_connection(("127.0.0.1", port.number)) as sender:
+            sender.sendall(PREFACE + b"".join(fragment(event) for event in range(5)))
+            served.api.until("configured", holds=lambda status: status["waiting_for"] == "its start")
+            assert served.api.get("status")["fragments"]["read"] == 0
+            served.ctl("start", "--wait")
+            served.api.until("running", holds=lambda status: status["fragments"]["read"] == 5)
+        served.ctl("stop", "--wait")
+        assert served.api.get("runs/1")["events"]["built"] == 5

@@ -85,6 +85,7 @@ class Served(Folder):
     """Small runs under run control."""
 
     words = ()
+    environment = {}
     rate = "1kHz"
 
     def __enter__(self):
@@ -107,7 +108,8 @@ class Served(Folder):
 
     def serve(self, *words):
         self.errors = open(self.path / "serve.log", "a")
-        self.process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=self.path)
+        self.process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=self.path,
+                                        env={**os.environ, **self.environment})
         first = self.process.stdout.readline()
         assert first.startswith("run control: "), (first, self.log())
         self.port, self.token = re.search(r":(\d+)/#token=(\w+)", first).groups()

@@ -243,9 +243,8 @@ HttpReply Api::node(std::string_view name) const {
   json::Value node = control_.node(name);
   if (node.is_null()) return refuse(404, fmt::format("there is no node {}", printable(name)));
   node["log"] = json::List{};
-  const std::string_view own = name.substr(name.find('/') + 1);
   for (const ShownLine& line : control_.lines()) {
-    if (line.node == name || line.node == own || line.text.starts_with(fmt::format("{} ", own)))
+    if (line.node == name || line.text.starts_with(fmt::format("{} ", name)))
       node["log"].append(to_json(line));
   }
   return reply(node);

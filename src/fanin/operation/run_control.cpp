@@ -1,8 +1,6 @@
 #include "fanin/operation/run_control.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,8 +15,6 @@ namespace fanin::operation {
 namespace {
 
 constexpr Duration second = std::chrono::seconds{1};
-constexpr Duration silence_named = std::chrono::seconds{10}; // a launcher reports twice a second
-constexpr std::size_t error_shown = 4000; // bytes of what a launcher left on standard error
 
 std::int64_t to_ms(std::int64_t unix_ns) { return unix_ns / 1'000'000; }
 
@@ -38,15 +34,6 @@ bool same_files(const std::vector<UsedConfiguration>& a, const std::vector<UsedC
   });
 }
 
-// The end of what a launcher and its nodes have written there: a crash says something.
-std::string last_words(const std::string& file) {
-  std::ifstream input(file, std::ios::ate);
-  if (!input) return "";
-  const auto size = static_cast<std::size_t>(input.tellg());
-  input.seekg(static_cast<std::streamoff>(size - std::min(size, error_shown)));
-  return {std::istreambuf_iterator<char>(input), {}};
-}
-
 } // namespace
 
 RunControl::RunControl(net::Loop& loop, Registry& registry, const RunFiles& files,
@@ -55,6 +42,7 @@ RunControl::RunControl(net::Loop& loop, Registry& registry, const RunFiles& file
       registry_(registry),
       files_(files),
       options_(std::move(options)),
+      log_(options_.on_line),
       writes_(loop, registry, [this] { changed(); }),
       hooks_(loop,
              {.programs = options_.hooks,
@@ -76,28 +64,6 @@ const ConfigurationSet* RunControl::find_set(std::string_view name) const {
 
 // --- commands ------------------------------------------------------------------------------------
 
-std::string RunControl::why_not(Command command) const {
-  const Transition* const row = find_transition(state_, command);
-  if (row != nullptr && row->via != state_) return "";
-  if (row != nullptr && command == Command::start && state_ == RunState::configuring) return "";
-  switch (state_) {
-  case RunState::halted:
-    return command == Command::halt ? "nothing is configured" : "no run is there";
-  case RunState::configuring:
-  case RunState::configured: return "no run has been started";
-  case RunState::starting: return fmt::format("run {} starts: stop or abort it first", run());
-  case RunState::running:
-    return fmt::format("run {} is running{}", run(),
-                       command == Command::start ? "" : ": stop or abort it first");
-  case RunState::draining: return fmt::format("run {} is stopping", run());
-  case RunState::halting: return "processes are ending";
-  case RunState::error:
-    return command == Command::halt || command == Command::stop ? "no run is there: recover"
-                                                                : "recover first";
-  }
-  return "";
-}
-
 std::optional<CommandRefusal> RunControl::ask(const CommandRequest& request) {
   using Kind = CommandRefusal::Kind;
   const bool always = request.command == Command::stop || request.command == Command::abort ||
@@ -109,7 +75,7 @@ std::optional<CommandRefusal> RunControl::ask(const CommandRequest& request) {
   const Transition* const row = find_transition(state_, request.command);
   if (row == nullptr)
     return refusal(Kind::not_now,
-                   fmt::format("{}: {}", name(request.command), why_not(request.command)));
+                   fmt::format("{}: {}", name(request.command), why_not(state_, request.command, run())));
   if (row->via == state_ && request.command != Command::configure &&
       request.command != Command::start && state_ != RunState::halting)
     return std::nullopt;
@@ -201,45 +167,20 @@ void RunControl::end_with_run() {
 
 // --- the life of a run ---------------------------------------------------------------------------
 
-std::vector<std::string> RunControl::arguments(const Run& run, const ConfigurationSet& set) const {
-  std::vector<std::string> words{options_.program, "run"};
-  words.insert(words.end(), set.files.begin(), set.files.end());
-  const auto changes = run.changes.options();
-  words.insert(words.end(), changes.begin(), changes.end());
-  const auto add = [&](std::string option, std::string value) {
-    words.push_back(std::move(option));
-    words.push_back(std::move(value));
-  };
-  add("--set", fmt::format("run.number={}", run.number));
-  add("--run-id", fmt::format("{}", run.id));
-  words.emplace_back("--controlled");
-  words.insert(words.end(), options_.hosts.begin(), options_.hosts.end());
-  return words;
-}
-
 Result<> RunControl::begin_run(ReadSet read, const ConfigurationSet& set, const RunChanges& changes,
                                const std::string& who) {
   json::Value control = json::Object{{"set", set.name}, {"changes", changes.to_json()}};
   const auto reserved =
       FANIN_TRY(reserve_run(registry_, read.configurations, read.used, who, std::move(control)));
-  Run run;
-  run.number = reserved.number;
-  run.id = reserved.id;
-  run.kind = read.configurations.front().run.kind;
-  run.comment = read.configurations.front().run.comment;
-  run.who = who;
-  run.set = set.name;
-  run.changes = changes;
-  run.heard = loop_.now();
-  run.status = std::make_unique<RunStatus>(std::move(read));
-  run_ = std::move(run);
+  run_ = ActiveRun::reserved(reserved, std::move(read), set, changes, who);
+  run_->heard = loop_.now();
   history_.begin_run();
   next_ = Next::decide;
-  auto process = RunProcess::start(loop_, files_, run_->number, arguments(*run_, set),
+  auto process = RunProcess::start(loop_, files_, run_->number,
+                                   run_->arguments(options_.program, set, options_.hosts),
                                    run_->status->read().used, handlers());
   if (!process) {
-    RunEnd end;
-    import_end(run_->number, process.error().text, end);
+    (void)import_end(process.error().text);
     return std::unexpected(process.error());
   }
   run_->process = std::move(*process);
@@ -308,15 +249,10 @@ void RunControl::stop_now() {
 }
 
 json::Value RunControl::about() const {
-  json::Value about = json::Object{{"state", name(state_)}, {"who", who_}};
-  if (!run_) return about;
-  about["run"] = run_->number;
-  about["run_id"] = fmt::format("{:016x}", run_->id);
-  about["configuration"] = run_->set;
-  about["kind"] = run_->kind;
-  about["comment"] = run_->comment;
-  if (last_ && last_->number == run_->number) about["reason"] = last_->reason;
-  run_->status->add_to(about, alive());
+  json::Value about = run_ ? run_->about() : json::Value{};
+  about["state"] = name(state_);
+  about["asked_by"] = who_;
+  if (run_ && last_ && last_->number == run_->number) about["reason"] = last_->reason;
   return about;
 }
 
@@ -345,20 +281,8 @@ RunProcess::Handlers RunControl::handlers() {
 
 void RunControl::on_report(const json::Value& report) {
   run_->heard = loop_.now();
-  if (report.at("report").text() == "log") {
-    ShownLine line{.unix_ns = report.at("unix_ns").integer().value_or(0),
-                   .level = report.at("level").text(),
-                   .node = {},
-                   .text = report.at("text").text(),
-                   .run = run_->number};
-    const auto end = line.text.find("  ");
-    const auto space = line.text.find(' ');
-    if (end != std::string::npos && end == space) { // "ru0      a text"
-      line.node = line.text.substr(0, end);
-      line.text.erase(0, line.text.find_first_not_of(' ', end));
-    }
-    return show(std::move(line));
-  }
+  if (report.at("report").text() == "log")
+    return log_.add(report, run_->number, run_->status->read().used.size() > 1);
   RunStatus& status = *run_->status;
   status.on_report(report, loop_.now());
   if (state_ == RunState::configuring && next_ == Next::decide && status.ready()) {
@@ -388,15 +312,11 @@ void RunControl::on_report(const json::Value& report) {
 }
 
 void RunControl::on_end(const std::string& how) {
-  const RunNumber number = run_->number;
   run_->process.reset();
-  RunEnd end;
-  import_end(number,
-             how.empty() ? "its launcher has ended without a word"
-                         : fmt::format("its launcher died: {}", how),
-             end);
+  const RunEnd end = import_end(how.empty() ? "its launcher has ended without a word"
+                                            : fmt::format("its launcher died: {}", how));
   const bool ok = executive::succeeded(end.result);
-  if (run_->released) last_ = LastRun{number, end.reason, ok};
+  if (run_->released) last_ = LastRun{run_->number, end.reason, ok};
   const Next next = std::exchange(next_, Next::decide);
   if (run_->released) {
     const bool planned = next != Next::decide || (ok && state_ == RunState::draining);
@@ -423,35 +343,17 @@ void RunControl::decide_next(const RunEnd& end) {
   begin_next(options_.repeat);
 }
 
-// Into the registry, from the file that the launcher has left; `otherwise`: the reason, if it has
-// left none.
-void RunControl::import_end(RunNumber run, const std::string& otherwise, RunEnd& end) {
-  auto read = files_.read_end(run);
-  if (read) {
-    end = std::move(*read);
-  } else {
-    end.ended_ns = options_.unix_ns();
-    end.reason = otherwise;
-    if (run_ && run_->number == run) {
-      for (const ShownLine& line : lines_) {
-        if (line.run == run)
-          end.log.push_back({line.unix_ns, line.level,
-                             line.node.empty() ? line.text : line.node + ": " + line.text});
-      }
-    }
-  }
-  if (const std::string words = last_words(files_.error_file(run)); !words.empty())
-    end.log.push_back({end.ended_ns, "error", "on standard error: " + words});
-  if (run_ && run_->number == run && !run_->end_reason.empty()) end.reason = run_->end_reason;
-  if (run_ && run_->number == run && !run_->released && run_->end_reason.empty())
-    end.reason = "never started: " + end.reason;
+// Into the registry.
+RunEnd RunControl::import_end(const std::string& otherwise) {
+  RunEnd end = run_->take_end(files_, otherwise, options_.unix_ns(), log_);
   log(executive::succeeded(end.result) ? LogLevel::info : LogLevel::warning,
-      fmt::format("run {} has ended: {}", run, end.reason));
-  writes_.add([this, run, end](Registry& registry) -> Result<> {
-    FANIN_TRY(registry.ended(run, end));
-    files_.remove(run);
+      fmt::format("run {} has ended: {}", run_->number, end.reason));
+  writes_.add([this, number = run_->number, end](Registry& registry) -> Result<> {
+    FANIN_TRY(registry.ended(number, end));
+    files_.remove(number);
     return {};
   });
+  return end;
 }
 
 // --- an earlier run control ----------------------------------------------------------------------
@@ -461,13 +363,10 @@ Result<> RunControl::take_over() {
   for (const RunEntry& entry : left) {
     const auto states = FANIN_TRY(registry_.states(entry.number));
     const auto state = states.empty() ? std::nullopt : run_state_named(states.back().to);
-    adopt(entry, state.value_or(RunState::configuring));
+    FANIN_TRY(adopt(entry, state.value_or(RunState::configuring)));
     if (alive()) continue;
-    RunEnd end;
-    import_end(entry.number,
-               "its launcher has ended while run control was not there, and has said "
-               "nothing",
-               end);
+    const RunEnd end = import_end("its launcher has ended while run control was not there, and has "
+                                  "said nothing");
     last_ = LastRun{entry.number, end.reason, executive::succeeded(end.result)};
     run_.reset();
   }
@@ -475,26 +374,15 @@ Result<> RunControl::take_over() {
   return {};
 }
 
-// run_ is the run, with its process if that lives.
-void RunControl::adopt(const RunEntry& entry, RunState state) {
-  Run run;
-  run.number = entry.number;
-  run.id = entry.id;
-  run.kind = entry.kind;
-  run.comment = entry.comment;
-  run.who = entry.who;
-  run.begun_ns = entry.begun_ns;
-  run.set = entry.control.at("set").text();
-  run.changes = RunChanges::from(entry.control.at("changes"));
-  run.heard = loop_.now();
-  run.released = state == RunState::running || state == RunState::draining || entry.begun_ns != 0;
-  auto used = registry_.configurations(entry.number);
-  auto read = used ? read_again(std::move(*used)) : Result<ReadSet>(std::unexpected(used.error()));
-  if (!read) return log(LogLevel::error, read.error().text);
-  run.status = std::make_unique<RunStatus>(std::move(*read));
-  run_ = std::move(run);
+// run_ is the run, with its process if that lives. Errors: it lives, and cannot be led.
+Result<> RunControl::adopt(const RunEntry& entry, RunState state) {
+  run_ = ActiveRun::recorded(entry, state);
+  run_->heard = loop_.now();
   auto found = RunProcess::find(loop_, files_, entry.number, handlers());
-  if (!found) return;
+  if (!found) return {};
+  auto used = FANIN_TRY(registry_.configurations(entry.number));
+  auto read = FANIN_TRY(read_again(std::move(used)));
+  run_->status = std::make_unique<RunStatus>(std::move(read));
   run_->process = std::move(*found);
   if (find_set(run_->set) != nullptr) {
     set_ = run_->set;
@@ -505,6 +393,7 @@ void RunControl::adopt(const RunEntry& entry, RunState state) {
   since_ns_ = options_.unix_ns();
   if (state == RunState::halting) next_ = Next::halt;
   unsure_ = state == RunState::starting;
+  return {};
 }
 
 // --- what is shown -------------------------------------------------------------------------------
@@ -534,17 +423,7 @@ void RunControl::changed() {
 }
 
 void RunControl::log(LogLevel level, std::string text) {
-  show({.unix_ns = options_.unix_ns(),
-        .level = std::string(executive::name(level)),
-        .node = {},
-        .text = std::move(text),
-        .run = run()});
-}
-
-void RunControl::show(ShownLine line) {
-  lines_.push_back(std::move(line));
-  if (lines_.size() > lines_max) lines_.pop_front();
-  if (options_.on_line) options_.on_line(lines_.back());
+  log_.add(level, std::move(text), run(), options_.unix_ns());
 }
 
 void RunControl::on_second() {
@@ -565,18 +444,9 @@ std::vector<std::string> RunControl::alarms() const {
   if (!writes_.problem().empty())
     alarms.push_back(
         fmt::format("{}; what is to be recorded is kept and written later", writes_.problem()));
-  if (!alive()) return alarms;
-  if (state_ == RunState::running || state_ == RunState::draining) {
-    for (const std::string& node : run_->status->missing_nodes())
-      alarms.push_back(fmt::format("{} is gone: the log says why, and how to start it again; "
-                                   "run.restart does it by itself",
-                                   node));
-  }
-  if (loop_.now() - run_->heard > silence_named)
-    alarms.push_back(fmt::format("the launcher of run {} says nothing: it is frozen, or this host "
-                                 "is overloaded; if it stays so, end it: pkill -KILL -f "
-                                 "'control-end {}'",
-                                 run_->number, files_.end_file(run_->number)));
+  if (!run_) return alarms;
+  const auto more = run_->alarms(state_, loop_.now(), files_);
+  alarms.insert(alarms.end(), more.begin(), more.end());
   return alarms;
 }
 
@@ -592,29 +462,12 @@ json::Value RunControl::status() const {
   status["error"] = error_;
   status["vetoed"] = vetoed_;
   json::Value& commands = status["commands"] = json::Object{};
-  for (const Command command : all_commands()) commands[name(command)] = why_not(command);
+  for (const Command command : all_commands()) commands[name(command)] = why_not(state_, command, run());
   const auto alarms = this->alarms();
   status["alarms"] = json::List(alarms.begin(), alarms.end());
   status["waiting_for"] = "";
   status["degraded"] = false;
-  if (run_) {
-    status["run"] = run_->number;
-    status["run_id"] = fmt::format("{:016x}", run_->id);
-    status["kind"] = run_->kind;
-    status["comment"] = run_->comment;
-    status["who"] = run_->who;
-    status["begun_ms"] = to_ms(run_->begun_ns);
-    run_->status->add_to(status, alive());
-    // While events are built, something is always waited for.
-    const bool flows = state_ == RunState::running && history_.latest().events_hz > 0;
-    if (alive() && !flows) status["waiting_for"] = run_->status->waiting_for();
-    status["degraded"] =
-        alive() && state_ == RunState::running && !run_->status->missing_nodes().empty();
-    const RunRates& rates = history_.latest();
-    status["event_rate_hz"] = rates.events_hz;
-    status["incomplete_rate_hz"] = rates.incomplete_hz;
-    status["throughput_bytes_per_s"] = rates.bytes_per_s;
-  }
+  if (run_) run_->add_to(status, state_, history_.latest());
   if (last_)
     status["last_run"] =
         json::Object{{"run", last_->number}, {"reason", last_->reason}, {"ok", last_->ok}};

@@ -15,6 +15,7 @@
 
 #include "fanin/base/log.hpp"
 #include "fanin/net/loop.hpp"
+#include "fanin/operation/active_run.hpp"
 #include "fanin/operation/configuration_set.hpp"
 #include "fanin/operation/event_sampler.hpp"
 #include "fanin/operation/history.hpp"
@@ -22,20 +23,10 @@
 #include "fanin/operation/late_writes.hpp"
 #include "fanin/operation/registry.hpp"
 #include "fanin/operation/run_files.hpp"
-#include "fanin/operation/run_process.hpp"
-#include "fanin/operation/run_status.hpp"
+#include "fanin/operation/run_log.hpp"
 #include "fanin/operation/states.hpp"
 
 namespace fanin::operation {
-
-// A line of the log, as the API gives it.
-struct ShownLine {
-  std::int64_t unix_ns = 0;
-  std::string level;
-  std::string node; // empty: of a launcher, or of run control
-  std::string text;
-  RunNumber run = 0; // 0: none
-};
 
 struct RunControlOptions {
   std::vector<ConfigurationSet> sets; // at least one
@@ -72,7 +63,8 @@ struct CommandRefusal {
   std::string text;
 };
 
-// Thread: its loop. The registry and `files` outlive it.
+// It stays one type of more than 400 lines, since each command and each report may change the
+// state. Thread: its loop. The registry and `files` outlive it.
 class RunControl {
 public:
   RunControl(net::Loop& loop, Registry& registry, const RunFiles& files, RunControlOptions options);
@@ -98,29 +90,11 @@ public:
   [[nodiscard]] json::Value node(std::string_view name) const;
   [[nodiscard]] std::vector<EventPlace> event_places() const; // where events are published
   [[nodiscard]] std::string source_name(SourceId source) const;
-  [[nodiscard]] const std::deque<ShownLine>& lines() const { return lines_; }
-  [[nodiscard]] std::string why_not(Command command) const; // empty: it is allowed now
-
-  static constexpr std::size_t lines_max = 2000;
+  [[nodiscard]] const std::deque<ShownLine>& lines() const { return log_.lines(); }
 
 private:
   // What is done when the launcher has ended.
   enum class Next : std::uint8_t { decide, halt, configure, start };
-  struct Run {
-    RunNumber number = 0;
-    std::uint64_t id = 0;
-    std::string kind;
-    std::string comment;
-    std::string who;
-    std::string set; // name
-    RunChanges changes;
-    std::int64_t begun_ns = 0;
-    bool released = false; // it was started
-    std::string end_reason; // what somebody asked for; empty: the launcher says it
-    std::unique_ptr<RunStatus> status;
-    std::unique_ptr<RunProcess> process; // null: it has ended
-    Time heard{}; // the last report
-  };
   struct LastRun {
     RunNumber number = 0;
     std::string reason;
@@ -141,27 +115,25 @@ private:
   [[nodiscard]] json::Value about() const; // for hooks
   void tell_hook(HookMoment moment);
   void end_run(executive::Request request, RunState via, Next next, const std::string& reason);
-  void adopt(const RunEntry& entry, RunState state);
+  [[nodiscard]] Result<> adopt(const RunEntry& entry, RunState state);
   [[nodiscard]] RunProcess::Handlers handlers();
   void on_report(const json::Value& report);
   void on_end(const std::string& how);
-  void import_end(RunNumber run, const std::string& otherwise, RunEnd& end);
+  [[nodiscard]] RunEnd import_end(const std::string& otherwise);
   void decide_next(const RunEnd& end);
   void enter(RunState state, const std::string& why = {});
   void on_second();
   void log(LogLevel level, std::string text);
-  void show(ShownLine line);
   void changed();
   [[nodiscard]] const ConfigurationSet* find_set(std::string_view name) const;
-  [[nodiscard]] std::vector<std::string> arguments(const Run& run,
-                                                   const ConfigurationSet& set) const;
   [[nodiscard]] std::vector<std::string> alarms() const;
-  [[nodiscard]] bool alive() const { return run_ && run_->process; }
+  [[nodiscard]] bool alive() const { return run_ && run_->alive(); }
 
   net::Loop& loop_;
   Registry& registry_;
   const RunFiles& files_;
   RunControlOptions options_;
+  RunLog log_;
   LateWrites writes_;
   Hooks hooks_;
   RunState state_ = RunState::halted;
@@ -175,7 +147,7 @@ private:
   RunChanges changes_; // of the last configure
   std::string kind_; // of the start that is under way
   std::optional<std::string> comment_;
-  std::optional<Run> run_; // also when it has ended
+  std::optional<ActiveRun> run_; // also when it has ended
   std::optional<LastRun> last_;
   Next next_ = Next::decide;
   bool start_when_configured_ = false;
@@ -184,7 +156,6 @@ private:
   History history_;
   Time second_at_{}; // of the last one
   net::Timer second_;
-  std::deque<ShownLine> lines_;
 };
 
 } // namespace fanin::operation

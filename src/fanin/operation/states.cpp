@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace fanin::operation {
 namespace {
 
@@ -78,6 +80,26 @@ const Transition* find_transition(RunState from, Command command) {
   const auto* const found = std::ranges::find_if(
       table, [&](const Transition& row) { return row.from == from && row.command == command; });
   return found == table.end() ? nullptr : found;
+}
+
+std::string why_not(RunState state, Command command, RunNumber run) {
+  const Transition* const row = find_transition(state, command);
+  if (row != nullptr && (row->via != state || state == configuring)) return "";
+  switch (state) {
+  case halted: return command == Command::halt ? "nothing is configured" : "no run is there";
+  case configuring:
+  case configured: return "no run has been started";
+  case starting: return fmt::format("run {} starts: stop or abort it first", run);
+  case running:
+    return fmt::format("run {} is running{}", run,
+                       command == Command::start ? "" : ": stop or abort it first");
+  case draining: return fmt::format("run {} is stopping", run);
+  case halting: return "processes are ending";
+  case error:
+    return command == Command::halt || command == Command::stop ? "no run is there: recover"
+                                                                : "recover first";
+  }
+  return "";
 }
 
 } // namespace fanin::operation

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "fanin/base/identity.hpp"
 
 namespace fanin::operation {
 
@@ -39,5 +42,7 @@ struct Transition {
 [[nodiscard]] std::span<const Transition> transitions();
 // Null: the command is refused in that state.
 [[nodiscard]] const Transition* find_transition(RunState from, Command command);
+// Why a command would do nothing in that state; empty: it is allowed. `run`: the latest one.
+[[nodiscard]] std::string why_not(RunState state, Command command, RunNumber run);
 
 } // namespace fanin::operation

@@ -59,6 +59,7 @@ struct EventManagerOptions {
   std::function<void(const NodeKey&)> on_silent; // may be empty
 };
 
+// It stays one type of 400 lines, since what a node says may change the run in each respect.
 // Thread: its loop. Registered there as a service for its lifetime.
 class EventManager final : public net::Service, private ControlServer::Nodes {
 public:
