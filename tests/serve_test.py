@@ -15,6 +15,8 @@ import pytest
 from fanin_run import SOURCE, Port, fanin
 from served import Api, Served
 
+KILLS = int(os.environ.get("FANIN_SERVE_KILLS", "10"))  # of run control; a nightly run does 100
+STARTS = int(os.environ.get("FANIN_STARTS", "10"))  # of runs, with kills in between; a nightly run does 1000
 PREFACE = struct.pack("<8sHHI", b"FANINRCV", 1, 0, 1)  # of a plain sender, source 1
 
 
@@ -142,11 +144,10 @@ def test_a_run_that_lacks_a_node_is_degraded_and_says_which():
         assert balanced(served.api.get("runs/1")), "the other one has built all"
 
 
-@pytest.mark.parametrize("kills", [10])
-def test_serve_may_be_killed_again_and_again_and_no_event_is_lost(kills):
+def test_serve_may_be_killed_again_and_again_and_no_event_is_lost():
     with Served() as served:
         served.ctl("start", "--wait")
-        for _ in range(kills):
+        for _ in range(KILLS):
             served.kill()
             served.serve()
             status = served.api.until("running")
@@ -244,6 +245,43 @@ def test_a_registry_that_is_held_stops_no_run():
         served.api.until("error", holds=lambda status: not status["alarms"])
         assert balanced(served.api.get("runs/1"))
         served.ctl("recover", "--wait")
+
+
+def test_no_number_is_given_twice_whenever_run_control_dies():
+    seed = int(os.environ.get("FANIN_SEED", "0")) or random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    with Served() as served:
+        served.api.post("configure", {"set": ["run.output=out"]})
+        for _ in range(STARTS):
+            with served.api.connect() as connection:
+                served.api.send(connection, "POST", rng.choice(["/api/v1/start", "/api/v1/stop", "/api/v1/abort", "/api/v1/configure"]), {})
+                if rng.random() < 0.5:
+                    connection.recv(1)  # it was answered, or is dead
+            if rng.random() < 0.3:
+                served.kill()
+                for file in (served.path / "out").glob("*") if rng.random() < 0.5 else []:
+                    file.unlink(missing_ok=True)  # moved away
+                served.serve()
+            if served.api.get("status")["state"] == "error":
+                served.ctl("recover")
+        served.ctl("abort") if served.api.get("status")["commands"]["abort"] == "" else None
+        served.api.until("halted")
+        served.kill()
+        with sqlite3.connect(served.registry) as registry:
+            runs = registry.execute("SELECT number, id, ended_ns FROM runs ORDER BY number").fetchall()
+        assert len({number for number, _, _ in runs}) == len({id for _, id, _ in runs}) == len(runs) > 0
+        assert all(ended for _, _, ended in runs), "the end of each is known"
+
+
+def test_a_registry_in_a_folder_with_a_long_name():
+    with Served() as served:
+        served.kill()
+        served.registry = served.path / ("long" * 40) / "runs.sqlite"
+        served.folder = served.registry.with_suffix(".control")
+        served.serve()
+        served.ctl("start", "--wait")
+        served.ctl("abort", "--wait")
 
 
 def hook(folder, name, text):

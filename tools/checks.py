@@ -50,7 +50,7 @@ LONG_WITH_SANITIZERS = [
     "simulation\\.Traffic\\..*",
     "message\\.Sockets/LongClose\\..*",
     "(assignment|shaping)\\.every_policy_builds_every_event",
-    "runs\\..*",
+    "(page|runs)\\..*",
     "two_stage\\.(a_group_whose_detector_never_came|a_(frozen_)?readout_unit_of_a_slice)_.*",
     "(examples\\.each_process_of_an_example_may_die|full_disk\\..*|troubleshooting\\..*)",
     "virtual\\..*/Numbers\\.such_a_run_ends_however_long_.*",
@@ -371,6 +371,10 @@ NIGHTLY = {
     "filters": lambda s: s.build("release") and s.run(
         "200 kills of filter units",
         pytest("-s", "tests/filter_test.py::test_filter_units_are_killed_at_random_instants", FANIN_FILTER_KILLS="200",
+               FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+    "control": lambda s: s.build("release", "fanin_command") and s.run(
+        "100 kills and 1,000 starts of run control",
+        pytest("-s", "tests/serve_test.py", "-k", "again_and_again or given_twice", FANIN_SERVE_KILLS="100", FANIN_STARTS="1000",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "examples": lambda s: s.build("release") and s.run(
         "each process of each example is killed",
