@@ -12,20 +12,22 @@
 namespace fanin::executive {
 namespace {
 
-constexpr std::array requests{std::pair{Request::start, "start"}, std::pair{Request::stop, "stop"},
-                              std::pair{Request::abort, "abort"}};
+constexpr std::array request_names{std::pair{Request::start, "start"},
+                                   std::pair{Request::stop, "stop"},
+                                   std::pair{Request::abort, "abort"}};
 
 } // namespace
 
 std::string_view name(Request request) {
-  return std::ranges::find(requests, request, &decltype(requests)::value_type::first)->second;
+  return std::ranges::find(request_names, request, &decltype(request_names)::value_type::first)
+      ->second;
 }
 
 json::Value to_json(Request request) { return json::Object{{"request", name(request)}}; }
 
 std::optional<Request> request_of(const json::Value& line) {
   const std::string wanted = line.at("request").text();
-  for (const auto& [request, its_name] : requests) {
+  for (const auto& [request, its_name] : request_names) {
     if (wanted == its_name) return request;
   }
   return std::nullopt;

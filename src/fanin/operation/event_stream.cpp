@@ -26,13 +26,13 @@ HttpStream EventStream::from(std::optional<std::uint64_t> last, const json::Valu
   const bool continues = last && *last + 1 >= oldest && *last < next_;
   std::uint64_t at = continues ? *last + 1 : next_;
   std::string first = continues ? "" : text_of(next_ - 1, "status", snapshot);
-  return [this, at, first = std::move(first), beats = beats_]() mutable {
-    std::string text = std::exchange(first, "");
+  return [this, at, begin = std::move(first), seen = beats_]() mutable {
+    std::string text = std::exchange(begin, "");
     const std::uint64_t kept = next_ - events_.size();
     if (at < kept) at = kept; // it was too slow: the next status has all that counts
     for (; at < next_ && text.size() < piece_max; ++at) text += events_[at - kept].text;
-    if (text.empty() && beats != beats_) text = ": \n\n";
-    beats = beats_;
+    if (text.empty() && seen != beats_) text = ": \n\n";
+    seen = beats_;
     return text;
   };
 }
