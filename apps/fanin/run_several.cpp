@@ -52,6 +52,7 @@ Result<Several> read(const RunOptions& options) {
     several.configurations[i] =
         FANIN_TRY(config::parse(several.texts[i], options.configurations[i], several.overrides[i]));
   }
+  for (auto& one : several.configurations) one.run.id = options.run_id; // its number is reserved
   return several;
 }
 

@@ -102,7 +102,7 @@ Api::Api(net::Loop& loop, RunControl& control, Registry& registry, const Tokens&
       tokens_(tokens),
       options_(std::move(options)),
       events_(options_.first_event),
-      sampler_(loop_, {}),
+      sampler_(loop_, [](LogLevel, std::string_view) {}), // the log of the run says it
       beat_([this] { on_beat(); }),
       changed_([this] {
         events_.add("status", control_.status());
@@ -244,7 +244,8 @@ HttpReply Api::node(std::string_view name) const {
   if (node.is_null()) return refuse(404, fmt::format("there is no node {}", printable(name)));
   node["log"] = json::List{};
   for (const ShownLine& line : control_.lines()) {
-    if (line.node == name || line.text.starts_with(fmt::format("{} ", name)))
+    if (line.node == name || line.text.starts_with(fmt::format("{} ", name)) ||
+        line.text.contains(fmt::format("'{}'", name)))
       node["log"].append(to_json(line));
   }
   return reply(node);

@@ -19,7 +19,8 @@ namespace fanin::operation {
 namespace {
 
 constexpr Duration wanted_for = std::chrono::seconds{10};
-constexpr Duration least_pause = std::chrono::milliseconds{200}; // between events that are looked at
+constexpr Duration least_pause =
+    std::chrono::milliseconds{200}; // between events that are looked at
 constexpr std::size_t fragments_shown = 1000;
 constexpr std::size_t bytes_shown = 32;
 constexpr std::uint32_t send_page = 64U << 10;
@@ -51,10 +52,10 @@ json::Value event_of(std::span<const std::byte> bytes,
     const std::uint64_t size = one.entry.size();
     const auto payload = bytes.subspan(at, std::min<std::uint64_t>(size, bytes.size() - at));
     at += size;
-    fragments.append(json::Object{
-        {"source", name_of(one.source)},
-        {"bytes", size},
-        {"first", hexadecimal(payload.first(std::min(payload.size(), bytes_shown)))}});
+    fragments.append(
+        json::Object{{"source", name_of(one.source)},
+                     {"bytes", size},
+                     {"first", hexadecimal(payload.first(std::min(payload.size(), bytes_shown)))}});
   }
   return json::Object{{"event", header.event},
                       {"run", header.run},
@@ -66,8 +67,8 @@ json::Value event_of(std::span<const std::byte> bytes,
 
 class EventSampler::Reader {
 public:
-  [[nodiscard]] static Result<std::unique_ptr<Reader>>
-  make(net::Loop& loop, const LogFunction& log, const std::vector<EventPlace>& places) {
+  [[nodiscard]] static Result<std::unique_ptr<Reader>> make(net::Loop& loop, const LogFunction& log,
+                                                            const std::vector<EventPlace>& places) {
     std::unique_ptr<Reader> reader(new Reader(loop, places));
     FANIN_TRY(reader->begin(log));
     return reader;
@@ -107,21 +108,20 @@ private:
       transports_.push_back(std::move(transport));
     }
     const memory::ArenaOptions shared{.shared = set_.share_memory()};
-    send_pool_ = FANIN_TRY(memory::PagePool::make(
-        {.page_size = send_page, .pages = send_pages, .arena = shared}));
+    send_pool_ = FANIN_TRY(
+        memory::PagePool::make({.page_size = send_page, .pages = send_pages, .arena = shared}));
     receive_pool_ = FANIN_TRY(
         memory::PagePool::make({.page_size = receive_page, .pages = receive_pages, .arena = {}}));
     context_.emplace(message::ContextParts{.loop = loop_,
                                            .transports = set_,
                                            .send_pool = *send_pool_,
                                            .receive_pool = *receive_pool_,
-                                           .log = {}});
+                                           .log = log});
     message::SubscriberOptions options;
     options.on_message = [this](message::Message& event) { take(event); };
     subscriber_ = message::Subscriber::make(*context_, std::move(options));
     for (std::size_t i = 0; i < urls.size(); ++i) {
-      const auto peer =
-          FANIN_TRY(subscriber_->subscribe(urls[i], 0, message::Mode::low_latency));
+      const auto peer = FANIN_TRY(subscriber_->subscribe(urls[i], 0, message::Mode::low_latency));
       names_[peer] = places_[i].builder;
     }
     return {};

@@ -459,6 +459,7 @@ json::Value RunControl::status() const {
   status["configuration"] = set_;
   status["configurations"] = json::List{};
   for (const ConfigurationSet& set : options_.sets) status["configurations"].append(set.name);
+  status["changes"] = changes_.to_json();
   status["error"] = error_;
   status["vetoed"] = vetoed_;
   json::Value& commands = status["commands"] = json::Object{};

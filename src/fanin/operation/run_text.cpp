@@ -15,6 +15,29 @@ namespace {
 constexpr std::int64_t ns_per_s = 1'000'000'000;
 constexpr std::int64_t ns_per_ms = 1'000'000;
 
+// What the result of one configuration has at its top, of the results of two stages: the groups
+// read the fragments, the slices build the events.
+void add_stages(json::Value& run, const json::Value& configurations) {
+  json::Value fragments = json::Object{};
+  json::Value sources = json::Object{};
+  std::uint64_t bytes_built = 0;
+  for (const auto& [name, one] : configurations.object()) {
+    const bool group = one.at("stage").natural() == 1;
+    if (!group) bytes_built += one.at("bytes_built").natural();
+    if (group) {
+      for (const auto& [key, number] : one.at("fragments").object())
+        fragments[key] = fragments.at(key).natural() + number.natural();
+    }
+    for (const auto& [source, ledger] : one.at("sources").object()) {
+      json::Value& row = sources[fmt::format("{}/{}", name, source)] = ledger;
+      row["configuration"] = name;
+    }
+  }
+  run["fragments"] = std::move(fragments);
+  run["sources"] = std::move(sources);
+  run["bytes_built"] = bytes_built;
+}
+
 } // namespace
 
 std::string time_text(std::int64_t unix_ns) {
@@ -67,7 +90,11 @@ json::Value to_json(std::span<const LogLine> lines, RunNumber run) {
 
 Result<json::Value> details_of(Registry& registry, const RunEntry& run) {
   json::Value value = to_json(run);
-  value["sources"] = run.result.at("sources");
+  for (const char* key :
+       {"sources", "bytes_built", "event_rate_hz", "throughput_bytes_per_s", "latency_us"})
+    value[key] = run.result.at(key);
+  const json::Value& configurations = run.result.at("configurations");
+  if (!configurations.object().empty()) add_stages(value, configurations);
   value["transitions"] = json::List{};
   const auto changes = FANIN_TRY(registry.states(run.number));
   for (const StateChange& change : changes)

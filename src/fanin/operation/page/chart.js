@@ -41,10 +41,10 @@ class Chart {
     const file = this.points.length ? this.points : [[new Date(now_ms), ...this.lines.map(() => null)]];
     const changing = { file, dateWindow: [now_ms - span_ms, now_ms], valueRange: [0, this.top(now_ms - span_ms)] };
     if (this.graph) {
-      if (this.width !== this.place.clientWidth) this.graph.resize(); // also after its view was hidden
+      // The library follows the window, also to nothing while the view is hidden.
+      if (this.graph.size().width !== this.place.clientWidth) this.graph.resize();
       this.graph.updateOptions(changing);
     } else this.graph = new Dygraph(this.place, file, { ...this.look(), ...changing });
-    this.width = this.place.clientWidth;
     this.describe(now_ms - span_ms);
   }
 
@@ -128,8 +128,7 @@ const charts = [
   ),
   new Chart("Throughput", [{ label: "throughput", name: "--line-1" }], byteRate),
 ];
-let span_ms = 15 * 60000;
-let last_incomplete; // {time_ms, run, count}
+let span_ms;
 
 const hasLibrary = () => typeof Dygraph !== "undefined";
 
@@ -160,20 +159,11 @@ export async function loadHistory() {
   drawCharts();
 }
 
-// Incomplete events in a second, which the status has only as a sum.
-function incompleteRate(now_ms, { run, events }) {
-  const before = last_incomplete;
-  last_incomplete = { time_ms: now_ms, run, count: events?.incomplete };
-  if (!before || before.run !== run || now_ms <= before.time_ms) return null;
-  const hertz = ((last_incomplete.count - before.count) * 1000) / (now_ms - before.time_ms);
-  return Number.isFinite(hertz) ? Math.max(0, hertz) : null;
-}
-
 export function updateCharts() {
   const { status } = page;
   if (!isLive(status)) return;
   const now_ms = serverNow();
-  charts[0].add(now_ms, [status.event_rate_hz ?? null, incompleteRate(now_ms, status)]);
+  charts[0].add(now_ms, [status.event_rate_hz ?? null, status.incomplete_rate_hz ?? null]);
   charts[1].add(now_ms, [status.throughput_bytes_per_s ?? null]);
   drawCharts();
 }
@@ -190,7 +180,7 @@ export function beginCharts() {
     drawCharts();
   };
   for (const button of buttons) button.addEventListener("click", () => choose(Number(button.dataset.minutes)));
-  choose(60);
+  choose(5);
   setInterval(() => {
     if (page.connected && !isLive(page.status)) drawCharts();
   }, 5000); // time goes on

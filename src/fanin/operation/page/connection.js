@@ -42,6 +42,13 @@ async function sentenceOf(response) {
   return `Run control answered with status ${response.status}`;
 }
 
+// What run control does not know is null there, and absent here.
+function parsed(text) {
+  return JSON.parse(text, function (key, value) {
+    return value === null && !Array.isArray(this) ? undefined : value;
+  });
+}
+
 // Gives the parsed answer (text if it is no JSON). Throws Refused.
 export async function call(method, path, body) {
   const headers = { Authorization: `Bearer ${token()}` };
@@ -67,7 +74,8 @@ export async function call(method, path, body) {
   if (!response.ok) throw new Refused(await sentenceOf(response), response.status);
   try {
     const json = (response.headers.get("Content-Type") ?? "").includes("json");
-    return json ? await response.json() : await response.text();
+    const text = await response.text();
+    return json ? parsed(text) : text;
   } catch {
     throw new Refused("The answer of run control ended too early.", 0);
   }
@@ -93,8 +101,13 @@ export class Stream {
     setInterval(() => this.checkSilence(), 5000);
   }
 
-  // Begins anew, with the token that is stored now.
+  // Begins anew, with the token that is stored now: the first status says what it allows.
   open() {
+    this.last_id = undefined;
+    this.reconnect();
+  }
+
+  reconnect() {
     this.close();
     this.connect(this.run);
   }
@@ -109,7 +122,7 @@ export class Stream {
   }
 
   retryNow() {
-    if (this.timer !== undefined) this.open();
+    if (this.timer !== undefined) this.reconnect();
   }
 
   checkSilence() {
@@ -169,7 +182,7 @@ export class Stream {
   // An error of who listens is no loss of the connection.
   give(name, data) {
     try {
-      this.handlers.event(name, JSON.parse(data));
+      this.handlers.event(name, parsed(data));
     } catch (error) {
       reportError(error);
     }

@@ -23,6 +23,7 @@ let version_to_come = 0; // commands that need a version wait until the stream h
 let shown; // the button whose line is shown
 let aborted_run; // of the dialog
 let configurations_shown = "";
+let changes_shown = "";
 
 // "": allowed now.
 function whyNot(command) {
@@ -79,23 +80,17 @@ function lines(text, separator) {
     .filter(Boolean);
 }
 
-// What the fields say; throws an Error with a sentence.
+// What the fields say, all of it: what is left out would stay as it was. Throws an Error with a
+// sentence.
 function options() {
-  const given = {};
   const duration = byId("duration").value.trim();
   const events = byId("events").value.trim();
   const without = lines(byId("without").value, /[\s,]+/);
   const set = lines(byId("set").value, "\n");
-  if (duration) given.duration = duration;
-  if (events) {
-    if (!/^[1-9]\d*$/.test(events)) throw new Error("The number of events is a whole number, as 1000.");
-    given.events = Number(events);
-  }
+  if (events && !/^[1-9]\d*$/.test(events)) throw new Error("The number of events is a whole number, as 1000.");
   const wrong = set.find((line) => !line.includes("="));
   if (wrong) throw new Error(`\u201c${wrong}\u201d sets no key: write KEY=VALUE, one in a line.`);
-  if (set.length) given.set = set;
-  if (without.length) given.without = without;
-  return given;
+  return { duration, events: events ? Number(events) : "", set, without };
 }
 
 function bodyOf(command) {
@@ -162,7 +157,20 @@ export function updateControl() {
     dialog.close();
     answer("Abort was not sent: the run has ended meanwhile.");
   }
+  updateOptions(status);
   updateButtons();
+}
+
+// What was given last, here or by somebody else, holds until something else is given.
+function updateOptions({ changes }) {
+  const now = JSON.stringify(changes);
+  if (!changes || now === changes_shown) return;
+  changes_shown = now;
+  byId("duration").value = changes.duration ?? "";
+  byId("events").value = changes.events ?? "";
+  byId("without").value = (changes.without ?? []).join(" ");
+  byId("set").value = (changes.set ?? []).join("\n");
+  countOptions();
 }
 
 function updateConfigurations({ configurations = [], configuration = "" }) {

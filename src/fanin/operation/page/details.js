@@ -7,7 +7,10 @@ import { Log } from "./log.js";
 import { entries } from "./page.js";
 import { LEDGER, openFragments } from "./progress.js";
 import { verdictOf } from "./runs.js";
-import { NODE_COLUMNS, sourceTable } from "./tables.js";
+import { NODE_COLUMNS, roleOf, sourceTable } from "./tables.js";
+
+const SAMPLE_QUESTIONS = 6;
+const SAMPLE_PAUSE_MS = 500;
 
 function panel(title, ...content) {
   return element("section", { class: "panel" }, element("h2", {}, title), ...content);
@@ -120,7 +123,7 @@ function runFacts(run) {
     ["ended", run.end_ms ? dateOf(run.end_ms) : "not known"],
     ["duration", format.duration(run.duration_s > 0 ? run.duration_s * 1000 : undefined)],
     ["end", element("span", { class: mark }, text)],
-    ["reason", run.reason],
+    ["reason", run.end_ms ? run.reason : ""],
     ["id", element("code", {}, run.run_id ?? "")],
   ]);
 }
@@ -135,7 +138,7 @@ export function showRun(number) {
         .filter(([, value]) => typeof value === "number")
         .map(([name, value]) => [name, format.count(value)]),
     );
-    const files = run.manifest ? [...(run.files ?? []), run.manifest] : run.files;
+    const files = [...new Set([...(run.files ?? []), run.manifest])].filter(Boolean);
     return [
       element(
         "div",
@@ -157,7 +160,7 @@ export function showNode(name) {
   return show(byId("view-node"), `Node ${name}`, async () => {
     const { role, configuration, keys, counters = {}, log: lines = [] } = await get(`nodes/${pathOf(name)}`);
     const rows = facts([
-      ["role", role],
+      ["role", roleOf({ role })],
       ["configuration", configuration],
     ]);
     const counted = scroll();
@@ -183,15 +186,18 @@ export function showNode(name) {
 async function sample() {
   const place = byId("sample");
   let answer;
-  try {
-    answer = await get("sample");
-  } catch (error) {
-    place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
-    return;
-  }
-  if (answer.event === undefined) {
-    place.replaceChildren(element("p", {}, answer.why ?? "There is no event."));
-    return;
+  // The first question subscribes: the first event comes a little later.
+  for (let asked = 0; answer?.event === undefined; asked += 1) {
+    if (asked === SAMPLE_QUESTIONS) return;
+    if (asked) await new Promise((resolve) => setTimeout(resolve, SAMPLE_PAUSE_MS));
+    try {
+      answer = await get("sample");
+    } catch (error) {
+      place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+      return;
+    }
+    if (answer.event === undefined)
+      place.replaceChildren(element("p", {}, format.capital(answer.why ?? "there is no event")));
   }
   const table = scroll();
   const spaced = (hex = "") => hex.replace(/(.{8})(?=.)/g, "$1 ");

@@ -5,13 +5,22 @@ const LEVELS = ["debug", "info", "warning", "error"];
 const NAMES = { debug: "all", info: "all but debug", warning: "warnings and errors", error: "errors only" };
 const LINES_MAX = 2000;
 
+const levelOf = ({ level }) => (LEVELS.includes(level) ? level : "info");
 const keyOf = ({ unix_ms, node, level, text }) => JSON.stringify([unix_ms, node, level, text]);
 
-function row({ unix_ms, level = "info", node = "", text = "" }) {
+// Recorded lines begin with the name of their node, padded to a column.
+function textOf({ node = "", text = "" }) {
+  const [, name, rest] = (!node && /^(\S+) {2,}(.*)$/s.exec(text)) || [];
+  return rest === undefined ? [node, text] : [name, rest];
+}
+
+function row(line) {
+  const level = levelOf(line);
+  const [node, text] = textOf(line);
   return element(
     "li",
-    { "data-level": LEVELS.includes(level) ? level : "info" },
-    timeOf(unix_ms),
+    { "data-level": level },
+    timeOf(line.unix_ms),
     element("b", {}, level),
     element("i", {}, node),
     element("span", {}, text),
@@ -35,7 +44,8 @@ export class Log {
     );
     this.filter.value = "info";
     this.to_end = element("button", { type: "button", hidden: true, click: () => this.follow() }, "Go to the end");
-    this.none = element("p", { class: "muted" }, empty);
+    this.none = element("p", { class: "muted" });
+    this.empty = empty;
     parent.append(
       element("div", { class: "line" }, element("label", {}, "Show ", this.filter), this.to_end),
       this.list,
@@ -77,8 +87,11 @@ export class Log {
   }
 
   settle() {
-    this.none.hidden = this.lines.length > 0;
-    this.list.hidden = this.lines.length === 0;
+    const least = LEVELS.indexOf(this.filter.value);
+    const some = this.lines.some((line) => LEVELS.indexOf(levelOf(line)) >= least);
+    setText(this.none, this.lines.length ? "No lines of these levels." : this.empty);
+    this.none.hidden = some;
+    this.list.hidden = !some;
     if (this.following) this.list.scrollTop = this.list.scrollHeight;
     this.width = this.list.clientWidth;
   }
@@ -98,7 +111,7 @@ export class Log {
   }
 
   say(text) {
-    setText(this.none, text);
-    this.none.hidden = false;
+    this.empty = text;
+    this.settle();
   }
 }

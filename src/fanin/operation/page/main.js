@@ -16,6 +16,7 @@ const LOG_LINES = 500;
 let log;
 let view = "";
 let subject; // of the view: a run or a node
+let last_asked = "";
 let runs_seen = ""; // what the list of runs depends on
 
 function show(name) {
@@ -57,8 +58,8 @@ function route() {
 
 // Past runs change when one begins or ends.
 function updateRuns() {
-  const { run, last_run, role } = page.status;
-  const now = JSON.stringify([run, last_run, role]);
+  const { run, last_run, role, state } = page.status;
+  const now = JSON.stringify([run, last_run, role, state]);
   if (now === runs_seen) return;
   runs_seen = now;
   if (view === "runs") loadRuns();
@@ -70,13 +71,31 @@ function updateRuns() {
     showRun(subject);
 }
 
+// A run that has ended is recorded soon, not at once.
+async function loadLast({ last_run, state }) {
+  const known = `${last_run?.run} ${state}`;
+  if (!last_run || last_run.run === page.last?.run || known === last_asked) return;
+  last_asked = known;
+  try {
+    const run = await get(`runs/${last_run.run}`);
+    if (!run.end_ms) last_asked = "";
+    else if (run.run === page.status.last_run?.run) page.last = run;
+  } catch {
+    return; // the numbers of the status are shown
+  }
+  updateProgress();
+  updateTables();
+}
+
 function takeStatus(status) {
-  page.status = status;
+  // What we may do is said once, where a stream begins and does not continue.
+  page.status = { role: page.status?.role, ...status };
   updateControl();
   updateProgress();
   updateTables();
   updateCharts();
   updateRuns();
+  loadLast(status);
 }
 
 async function loadLog() {

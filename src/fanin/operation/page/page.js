@@ -2,6 +2,7 @@
 
 export const page = {
   status: undefined, // as run control sent it
+  last: undefined, // the run that ended last, as it was recorded
   connected: false,
   clock_offset_ms: 0, // the clock of run control minus ours
 };
@@ -20,3 +21,10 @@ export function whyNoChange() {
 }
 
 export const entries = (object) => Object.entries(object ?? {});
+
+// The run whose numbers are shown: after its end those that were recorded, also when the next one is configured.
+export function shownRun() {
+  const { status, last } = page;
+  const ended = !isLive(status) && last !== undefined && last.run === status.last_run?.run;
+  return ended ? last : status;
+}

@@ -1,7 +1,7 @@
 // What the run does: its state, what is wrong, its numbers, its ledger.
 import { byId, element, nodeLink, runLink, setText, setTitle, Table, timeOf } from "./dom.js";
 import * as format from "./format.js";
-import { entries, isLive, page, serverNow } from "./page.js";
+import { entries, isLive, page, serverNow, shownRun } from "./page.js";
 
 const stateName = (state) => (state ? format.capital(state) : "No state yet");
 
@@ -30,8 +30,9 @@ export function beginProgress() {
   setInterval(updateTimes, 1000);
 }
 
-export function goneNodes(status) {
-  return isLive(status)
+// Nodes come and go also while a run starts and ends.
+function goneNodes(status) {
+  return status.state === "running"
     ? entries(status.nodes)
         .filter(([, node]) => node.alive === false)
         .map(([name]) => name)
@@ -47,8 +48,8 @@ export function updateProgress() {
   updateState(status, troubles, gone);
   updateNotices(status, gone);
   updateRun(status);
-  updateTiles(status);
-  updateLedger(status);
+  updateTiles(shownRun());
+  updateLedger(shownRun());
 }
 
 function updateState(status, troubles, gone) {
@@ -78,12 +79,13 @@ function notice(kind, title, ...content) {
 }
 
 function updateNotices(status, gone) {
-  const { state, error, alarms = [], waiting_for, degraded } = status;
-  const now = JSON.stringify([state, error, alarms, waiting_for, degraded, gone]);
+  const { state, error, vetoed, alarms = [], waiting_for, degraded } = status;
+  const now = JSON.stringify([state, error, vetoed, alarms, waiting_for, degraded, gone]);
   if (now === notices_shown) return;
   notices_shown = now;
   const rows = [];
   if (error) rows.push(notice("bad", "Error", error));
+  if (vetoed) rows.push(notice("bad", "Refused", vetoed));
   if (degraded || gone.length) {
     const names = gone.flatMap((name, index) => [index ? ", " : "", nodeLink(name)]);
     rows.push(
@@ -91,7 +93,7 @@ function updateNotices(status, gone) {
     );
   }
   for (const alarm of alarms) rows.push(notice("warn", "Alarm", alarm));
-  if (waiting_for) rows.push(notice("wait", "Waiting", `for ${waiting_for}`));
+  if (waiting_for && state !== "configured") rows.push(notice("wait", "Waiting", `for ${waiting_for}`));
   byId("notices").replaceChildren(...rows);
 }
 
@@ -102,7 +104,8 @@ function updateRun(status) {
   if (now === facts_shown) return;
   facts_shown = now;
   const title = byId("run-title");
-  if (run) title.replaceChildren("Run ", runLink(run));
+  const shown = live ? run : (last_run?.run ?? 0);
+  if (shown) title.replaceChildren("Run ", runLink(shown));
   else setText(title, "Run");
   const parts = [];
   const add = (...content) => parts.push(element("span", {}, ...content));
@@ -112,7 +115,7 @@ function updateRun(status) {
     if (begun_ms) add("since ", timeOf(begun_ms));
     if (comment) add("\u201c", element("span", { class: "said" }, comment), "\u201d");
   } else if (last_run) {
-    add("No run now. Run ", runLink(last_run.run), ` ended: ${last_run.reason || "reason not known"}`);
+    add(`ended: ${last_run.reason || "reason not known"}`);
     add(last_run.ok ? "in order" : element("strong", { class: "bad" }, "not in order"));
   } else {
     add("No run yet.");
@@ -131,7 +134,9 @@ function updateTimes() {
     setText(byId("since"), `since ${format.clock(since_ms)}, for ${format.duration(now - since_ms)}`);
     setTitle(byId("since"), format.utc(since_ms));
   }
-  if (isLive(status) && begun_ms) tile("Run time", format.duration(serverNow() - begun_ms), format.utc(begun_ms));
+  const ended = shownRun();
+  if (ended !== status) tile("Run time", format.duration(ended.begin_ms ? 1000 * ended.duration_s : undefined));
+  else if (isLive(status) && begun_ms) tile("Run time", format.duration(serverNow() - begun_ms), format.utc(begun_ms));
 }
 
 function tile(name, value, title = "", mark = "") {
@@ -147,13 +152,15 @@ function tile(name, value, title = "", mark = "") {
   row.box.dataset.mark = mark;
 }
 
+// Of the run that is under way, or of the one that has ended.
 function updateTiles(status) {
   const { events = {}, latency_us: latency = {} } = status;
   const bad = (value) => (value > 0 ? "warn" : "");
   if (!tiles.size) tile("Run time", format.UNKNOWN);
   tile("Events built", format.count(events.built), "with the incomplete ones");
-  tile("Event rate", format.rate(status.event_rate_hz), "over the last second");
-  tile("Throughput", format.byteRate(status.throughput_bytes_per_s), "payload of built events, over the last second");
+  const over = status === page.last ? "over the whole run" : "over the last second";
+  tile("Event rate", format.rate(status.event_rate_hz), over);
+  tile("Throughput", format.byteRate(status.throughput_bytes_per_s), `payload of built events, ${over}`);
   tile("Data built", format.bytes(status.bytes_built), `${format.count(status.bytes_built)} B`);
   tile("Incomplete", format.count(events.incomplete), "events that lack a fragment", bad(events.incomplete));
   tile("Lost", format.count(events.lost), "events that were not built", bad(events.lost));
@@ -183,7 +190,7 @@ function updateLedger(status) {
   const { fragments = {} } = status;
   const rows = LEDGER.map(([name, meaning]) => [name, [name, fragments[name], fragments.read, meaning]]);
   const open = openFragments(fragments);
-  const none = fragments.read === undefined || (fragments.read === 0 && !isLive(status));
+  const none = fragments.read === undefined || (fragments.read === 0 && !isLive(status) && status !== page.last);
   ledger_table.update(none ? [] : rows);
   const note =
     none || open === undefined

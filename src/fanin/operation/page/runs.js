@@ -8,8 +8,10 @@ import { page } from "./page.js";
 const PAGE_SIZE = 50;
 
 // Whether a run is in order, as {text, mark}.
-export function verdictOf({ ok, balanced, end_ms, run }) {
-  if (!end_ms) return run === page.status?.run ? { text: "now", mark: "" } : { text: "end not known", mark: "warn" };
+export function verdictOf({ ok, balanced, begin_ms, end_ms, run }) {
+  if (!end_ms && run !== page.status?.run) return { text: "end not known", mark: "warn" };
+  if (!end_ms) return { text: begin_ms ? "runs now" : "not started yet", mark: "" };
+  if (!begin_ms) return { text: "never started", mark: "" };
   if (balanced === false) return { text: "not balanced", mark: "bad" };
   if (ok === false) return { text: "failed", mark: "bad" };
   return ok ? { text: "in order", mark: "" } : { text: format.UNKNOWN, mark: "" };
@@ -56,7 +58,7 @@ const COLUMNS = [
     mark: (run) => (run.events?.incomplete > 0 ? "warn" : ""),
   },
   { name: "End", text: (run) => verdictOf(run).text, mark: (run) => verdictOf(run).mark },
-  { name: "Reason", wide: true, text: (run) => run.reason ?? "" },
+  { name: "Reason", wide: true, text: (run) => (run.end_ms ? (run.reason ?? "") : "") },
   { name: "By", text: (run) => run.who ?? "" },
   {
     name: "Quality",

@@ -1,7 +1,7 @@
 // Nodes and sources of the run.
 import { byId, element, nodeLink, once, setText, Table } from "./dom.js";
 import * as format from "./format.js";
-import { entries, isLive, page } from "./page.js";
+import { entries, isLive, page, shownRun } from "./page.js";
 
 // A share as a bar, with its numbers as text.
 function bar(cell, part, whole) {
@@ -17,6 +17,14 @@ function bar(cell, part, whole) {
   cell.bar.firstChild.style.width = `${Math.min(100, (100 * part) / whole)}%`;
   cell.dataset.mark = part / whole > 0.9 ? "warn" : "";
 }
+
+const ROLES = {
+  event_manager: "event manager",
+  readout: "readout unit",
+  builder: "builder unit",
+  filter: "filter unit",
+};
+export const roleOf = ({ role = "" }) => ROLES[role] ?? role;
 
 function alive(cell, [, node]) {
   const state = node.alive === undefined ? "unknown" : node.alive ? "alive" : "gone";
@@ -37,7 +45,7 @@ export const NODE_COLUMNS = [
       ([name]) => nodeLink(name),
     ),
   },
-  { name: "Role", text: ([, node]) => node.role ?? "", tooltip: ([, node]) => node.configuration ?? "" },
+  { name: "Role", text: ([, node]) => roleOf(node), tooltip: ([, node]) => node.configuration ?? "" },
   { name: "Host", text: ([, node]) => node.host ?? "" },
   { name: "State", fill: alive },
   {
@@ -65,6 +73,8 @@ export const NODE_COLUMNS = [
   },
 ];
 
+// Of the readout unit of a source.
+const wholeName = ({ configuration, readout }) => (configuration ? `${configuration}/${readout}` : readout);
 const dropped = ({ dropped_by_reason }) =>
   entries(dropped_by_reason)
     .map(([reason, number]) => `${format.count(number)} ${reason}`)
@@ -80,8 +90,8 @@ export const SOURCE_COLUMNS = [
   {
     name: "Readout",
     fill: once(
-      ([, source]) => source.readout,
-      ([, source]) => (source.readout ? nodeLink(source.readout) : ""),
+      ([, source]) => [source.configuration, source.readout],
+      ([, source]) => (source.readout ? nodeLink(wholeName(source)) : ""),
     ),
   },
   { name: "Required", text: ([, source]) => (source.required === undefined ? "" : source.required ? "yes" : "no") },
@@ -117,7 +127,8 @@ const keyed = (object) => entries(object).map((entry) => [entry[0], entry]);
 
 export function updateTables() {
   nodes.update(keyed(page.status.nodes));
-  sources.update(keyed(page.status.sources));
+  byId("nodes").classList.toggle("here", !entries(page.status.nodes).some(([, { host }]) => host));
+  sources.update(keyed(shownRun().sources));
 }
 
 export function sourceTable(parent, object) {
