@@ -24,7 +24,7 @@ ON_THIS_HOST = (*(f"{node}.host={socket.gethostname()}" for node in NODES), *(f"
                 *(f"readout.{i}.source.0.rate=500Hz" for i in range(2)),
                 *(f"{key}=tcp://127.0.0.1" for key in ("network.control", "network.data", "builder.0.url", "builder.1.url")))
 SETTINGS = {
-    "quickstart": SMALL, "baseline/baseline": SMALL, "baseline/filter": SMALL, "folded/folded": SMALL, "timeslice/timeslice": (),
+    "quickstart": SMALL, "quiet": (), "baseline/baseline": SMALL, "baseline/filter": SMALL, "folded/folded": SMALL, "timeslice/timeslice": (),
     "trapezoidal/trapezoidal": (), "trapezoidal/filter": (), "receive": SMALL, "cluster": (*SMALL, *ON_THIS_HOST),
     "replay-hld": (*SMALL, "source.loops=0", "source.rate=2kHz"),
     **{f"replay-sls{which}": (*SMALL, "source.loops=0", "source.rate=50Hz") for which in ("", "-eiger", "-scan242")},

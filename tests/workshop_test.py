@@ -50,6 +50,15 @@ def test_the_demo_fails_with_the_run_and_with_its_verification(tmp_path, monkeyp
     assert "are free here" in demo.demo("fanin")
 
 
+def test_the_demo_becomes_run_control_of_a_quiet_event_builder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    became = []
+    monkeypatch.setattr(demo.os, "execv", lambda *words: became.append(words))
+    demo.serve("fanin")
+    assert became == [("fanin", ["fanin", "serve", "examples/quiet.toml", "--registry", "fanin-data/runs.sqlite"])]
+    assert (tmp_path / "fanin-data").is_dir() and "fanin ctl --registry fanin-data/runs.sqlite" in capsys.readouterr().out
+
+
 def test_data_are_good_missing_or_different_and_the_first_folder_counts(tmp_path):
     for folder, content in (("first/set", b"wrong"), ("second/set", b"right")):
         (tmp_path / folder).mkdir(parents=True)

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Runs the event builder of the quick start, verifies what it wrote, and says what to try next: ./dev demo.
 
-Usage: demo.py FANIN
-Run it in the root of the source tree. It writes into fanin-data/, and its result into build/demo.json.
+Usage: demo.py FANIN [--serve]
+Run it in the root of the source tree. It writes into fanin-data/, and its result into build/demo.json. With --serve it becomes run
+control of a quiet event builder, until ^C.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 CONFIGURATION = "examples/quickstart.toml"
+SERVED = "examples/quiet.toml"
+REGISTRY = "fanin-data/runs.sqlite"
 SPACE_NEEDED = 3_000_000_000  # bytes; it writes up to 2 GB
 BOLD, GREEN, PLAIN = ("\033[1m", "\033[32m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
@@ -70,7 +74,20 @@ def demo(fanin):
     return ""
 
 
+def serve(fanin):
+    """Does not return: this process becomes run control."""
+    Path(REGISTRY).parent.mkdir(exist_ok=True)
+    say(f"fanin serve {SERVED}: an event builder of 1 MB/s that you start and stop in a browser")
+    print(f"""   Open the address below; from another computer after ssh -L PORT:localhost:PORT THIS_HOST, with its port
+   In a terminal: {fanin} ctl --registry {REGISTRY} start
+   ^C stops the run and ends; the files are in fanin-data/
+""", flush=True)
+    os.execv(fanin, [fanin, "serve", SERVED, "--registry", REGISTRY])
+
+
 def main():
+    if sys.argv[2:] == ["--serve"]:
+        serve(sys.argv[1])
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     problem = demo(sys.argv[1])
