@@ -40,12 +40,13 @@ SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
 ONLY_FULL = "^(bench|instructions|testbed)\\.[a-z0-9_]+$"
 # What --full runs without sanitizers only, and nightly with them: tests of fanin bench and of its testbed as processes, those of a
 # thousand nodes, full links, full disks or long rests, which take minutes there; those of the command's words, whose code has
-# unit tests; and those of the tools, which run nothing of fanin. Random runs, hostile bytes and deaths stay: they reach the same code.
+# unit tests; those of the page in a browser; and those of the tools, which run nothing of fanin. Random runs, hostile bytes and
+# deaths stay: they reach the same code.
 LONG_WITH_SANITIZERS = [
     "(bench_tools|checks|dev_tools|evidence|mutants|workshop)\\..*",
     "(bench|testbed)\\.[a-z0-9_]+",
     "shaping\\.BarrelShifter\\.fills_.*",
-    "(configurations|ofi|rails|sim|tools|usage)\\..*",
+    "(configurations|ofi|page|rails|sim|tools|usage)\\..*",
     "fabric\\.FlitOracle\\..*",
     "simulation\\.Traffic\\..*",
     "message\\.Sockets/LongClose\\..*",

@@ -123,6 +123,8 @@ EXCUSES = [
     (r"root may use all", lambda: os.geteuid() != 0 or _runs("setpriv", "--reuid=65534", "true"), "root, and no other user"),
     (r"valgrind", lambda: shutil.which("valgrind") is not None, "valgrind is not installed"),
     (r"h5py", lambda: _runs("python3", "-c", "import h5py"), "h5py is not installed"),
+    (r"selenium", lambda: shutil.which("chromedriver") is not None and _runs("/usr/bin/python3", "-c", "import selenium"),
+     "no browser, or no Selenium to drive it"),
     (r"no history of commits", lambda: (SOURCE / ".git").exists() and _runs("git", "-C", SOURCE, "log", "-1"), "no history of commits here"),
     (r"libfabric", lambda: _runs("pkg-config", "--exists", "libfabric"), "libfabric is not installed"),
 ]
