@@ -500,7 +500,7 @@ source = [{{ type = "receive", listen = "tcp://127.0.0.1:{port.number}", id = 1,
 """)]
         served.serve()
         served.ctl("configure", "--wait")
-        assert "have a sender" in served.api.get("status")["waiting_for"]
+        served.api.until("configured", holds=lambda status: "have a sender" in status["waiting_for"])
         with socket.create_connection(("127.0.0.1", port.number)) as sender:
             sender.sendall(PREFACE + b"".join(fragment(event) for event in range(5)))
             served.api.until("configured", holds=lambda status: status["waiting_for"] == "its start")
