@@ -29,11 +29,12 @@ TEST(States, a_command_passes_through_a_passing_state_to_one_that_lasts) {
 TEST(States, a_refused_command_has_a_reason) {
   for (const RunState state : all_states) {
     for (const Command command : all_commands()) {
-      if (find_transition(state, command) == nullptr)
-        EXPECT_NE(why_not(state, command, 7), "") << name(state) << " " << name(command);
+      if (find_transition(state, command) != nullptr) continue;
+      EXPECT_NE(why_not(state, command, 7), "") << name(state) << " " << name(command);
     }
   }
-  EXPECT_EQ(why_not(RunState::running, Command::halt, 7), "run 7 is running: stop or abort it first");
+  EXPECT_EQ(why_not(RunState::running, Command::halt, 7),
+            "run 7 is running: stop or abort it first");
 }
 
 TEST(States, names_are_read_back) {
