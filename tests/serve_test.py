@@ -10,9 +10,10 @@ import sqlite3
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
-from fanin_run import SOURCE, Port, fanin
+from fanin_run import LONGEST_S, SOURCE, Port, fanin
 from served import Api, Served
 
 KILLS = int(os.environ.get("FANIN_SERVE_KILLS", "10"))  # of run control; a nightly run does 100
@@ -26,6 +27,12 @@ def fragment(event):
 
 def balanced(run):
     return run["balanced"] and run["ok"] and run["fragments"]["read"] == run["fragments"]["built"]
+
+
+def wait_until(holds):
+    end = time.monotonic() + LONGEST_S
+    while not holds():
+        assert time.monotonic() < end
 
 
 def test_a_run_is_configured_started_and_stopped_and_all_is_known():
@@ -165,9 +172,9 @@ def test_a_run_that_ends_while_serve_is_dead_is_recorded_when_it_is_back():
         served.kill()
         [launcher] = served.processes("--control-end")
         os.kill(launcher, signal.SIGTERM)  # as pkill fanin does
+        wait_until(lambda: not served.processes("--control-end"))
         end = served.folder / "run1.end.json"
-        while not end.exists():
-            pass
+        assert end.exists()
         served.serve()
         assert served.api.get("status")["state"] == "halted"
         run = served.api.get("runs/1")
@@ -199,8 +206,9 @@ def test_a_launcher_that_is_killed_ends_the_run_and_the_record_says_why():
         served.kill()
         [launcher] = served.processes("--control-end")
         os.kill(launcher, signal.SIGKILL)
+        wait_until(lambda: not served.processes("--control-end"))
         served.serve()
-        assert "has said nothing" in served.api.get("runs/2")["reason"]
+        assert "has left no result" in served.api.get("runs/2")["reason"]
 
 
 def test_signals_leave_the_run_and_an_interrupt_ends_it():
@@ -252,25 +260,36 @@ def test_no_number_is_given_twice_whenever_run_control_dies():
     print("seed", seed)
     rng = random.Random(seed)
     with Served() as served:
-        served.api.post("configure", {"set": ["run.output=out"]})
+        away = served.path / "away"
+        served.ctl("start", "--wait")
         for _ in range(STARTS):
             with served.api.connect() as connection:
                 served.api.send(connection, "POST", rng.choice(["/api/v1/start", "/api/v1/stop", "/api/v1/abort", "/api/v1/configure"]), {})
                 if rng.random() < 0.5:
                     connection.recv(1)  # it was answered, or is dead
+            if rng.random() < 0.3 and not served.api.get("status")["commands"]["start"]:
+                served.api.raw("POST", "/api/v1/start", {})
+                served.api.until("running", "configured", "halted", "error")
             if rng.random() < 0.3:
                 served.kill()
+                away.mkdir(exist_ok=True)
                 for file in (served.path / "out").glob("*") if rng.random() < 0.5 else []:
-                    file.unlink(missing_ok=True)  # moved away
+                    file.rename(away / file.name)
                 served.serve()
             if served.api.get("status")["state"] == "error":
                 served.ctl("recover")
-        served.ctl("abort") if served.api.get("status")["commands"]["abort"] == "" else None
+        served.api.raw("POST", "/api/v1/abort", {})
         served.api.until("halted")
         served.kill()
         with sqlite3.connect(served.registry) as registry:
             runs = registry.execute("SELECT number, id, ended_ns FROM runs ORDER BY number").fetchall()
-        assert len({number for number, _, _ in runs}) == len({id for _, id, _ in runs}) == len(runs) > 0
+        assert len({id for _, id, _ in runs}) == len(runs) > 0
+        ids = {number: id for number, id, _ in runs}
+        manifests = [*away.glob("*.manifest.json"), *(served.path / "out").glob("*.manifest.json")]
+        assert manifests
+        for manifest in manifests:
+            head = json.loads(manifest.read_text().splitlines()[0])
+            assert head["run_id"] == int(ids[head["run"]], 16), "its number belongs to it alone"
         assert all(ended for _, _, ended in runs), "the end of each is known"
 
 
@@ -305,6 +324,7 @@ def test_hooks_run_around_a_run_and_the_first_one_may_veto():
         served.ctl("start", "--wait")
         served.ctl("stop", "--wait")
         served.api.until("configured")
+        wait_until(lambda: "after-stop" in told.read_text())
         lines = [json.loads(line) for line in told.read_text().splitlines()]
         assert [line["moment"] for line in lines] == ["before-start", *moments[:4]]
         assert lines[-1]["run"] == 1 and lines[-1]["reason"] == "stopped" and lines[-1]["fragments"]["built"]

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
@@ -12,8 +11,14 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/operation/tokens.hpp"
 
 namespace fanin::command {
+namespace {
+
+constexpr long answer_within_s = 30;
+
+} // namespace
 
 struct ControlClient::Curl {
   CURL* handle = nullptr;
@@ -86,17 +91,6 @@ struct Reader {
   }
 };
 
-std::string first_token(const std::string& path) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string role;
-    std::string token;
-    if (words >> role >> token && (role == "operate" || role == "view")) return token;
-  }
-  return "";
-}
-
 } // namespace
 
 ControlClient::ControlClient(std::unique_ptr<Curl> curl) : curl_(std::move(curl)) {}
@@ -125,7 +119,10 @@ Result<ControlClient> ControlClient::open(const Place& place) {
     curl->url = place.url + "/api/v1/";
     const std::string file =
         place.token_file.empty() ? (folder / "tokens").string() : place.token_file;
-    const std::string token = first_token(file);
+    const auto tokens = operation::Tokens::read(file);
+    if (!tokens) return std::unexpected(tokens.error());
+    std::string token = tokens->of(operation::AccessRole::operate);
+    if (token.empty()) token = tokens->of(operation::AccessRole::view);
     if (token.empty())
       return fail(ErrorKind::usage,
                   fmt::format("{}: has no token: give a file of run control (--token-file)", file));
@@ -144,6 +141,7 @@ Result<ControlClient::Reply> ControlClient::ask(const std::string& path, const j
     curl_easy_setopt(curl_->handle, CURLOPT_POSTFIELDS, text.c_str());
     curl_easy_setopt(curl_->handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(text.size()));
   }
+  curl_easy_setopt(curl_->handle, CURLOPT_TIMEOUT, answer_within_s);
   curl_easy_setopt(curl_->handle, CURLOPT_WRITEFUNCTION, &append);
   curl_easy_setopt(curl_->handle, CURLOPT_WRITEDATA, &reply.body);
   if (const CURLcode code = curl_easy_perform(curl_->handle); code != CURLE_OK)
@@ -159,6 +157,9 @@ Result<> ControlClient::listen(
   curl_->prepare("events");
   curl_easy_setopt(curl_->handle, CURLOPT_WRITEFUNCTION, &Reader::take);
   curl_easy_setopt(curl_->handle, CURLOPT_WRITEDATA, &reader);
+  curl_easy_setopt(curl_->handle, CURLOPT_LOW_SPEED_LIMIT, 1L); // bytes/s: it says that it lives
+  curl_easy_setopt(curl_->handle, CURLOPT_LOW_SPEED_TIME, answer_within_s);
+  curl_easy_setopt(curl_->handle, CURLOPT_FAILONERROR, 1L);
   const CURLcode code = curl_easy_perform(curl_->handle);
   if (reader.ended) return {};
   if (code == CURLE_OK) return fail(ErrorKind::disconnected, curl_->name + ": has ended");

@@ -129,15 +129,16 @@ json::Value body_of(const CtlArguments& arguments) {
 }
 
 // A command leads there at last, if all goes well: what is seen on the way is no end.
-bool is_end(operation::Command command, const json::Value& status) {
+bool is_end(operation::Command command, RunNumber run, const json::Value& status) {
   const auto state = operation::run_state_named(status.at("state").text());
-  if (!state || operation::is_passing(*state)) return false;
+  if (!state || operation::is_transient(*state)) return false;
   const bool on_the_way =
       command == operation::Command::start && *state == operation::RunState::configured;
-  return !on_the_way || !status.at("vetoed").text().empty();
+  const bool over = run != 0 && status.at("last_run").at("run").natural() >= run; // a short one
+  return !on_the_way || over || !status.at("vetoed").text().empty();
 }
 
-Result<int> wait_for_end(ControlClient& client, operation::Command command,
+Result<int> wait_for_end(ControlClient& client, operation::Command command, RunNumber run,
                          const CtlArguments& arguments) {
   json::Value last;
   FANIN_TRY(client.listen([&](std::string_view kind, const json::Value& data) {
@@ -145,7 +146,7 @@ Result<int> wait_for_end(ControlClient& client, operation::Command command,
     const std::string state = data.at("state").text();
     if (!arguments.json && state != last.at("state").text()) say(state + "\n");
     last = data;
-    return !is_end(command, data);
+    return !is_end(command, run, data);
   }));
   if (arguments.json) show_json(last);
   const std::string error = last.at("error").text() + last.at("vetoed").text();
@@ -159,11 +160,11 @@ Result<int> send_command(operation::Command command, const CtlArguments& argumen
   const json::Value body = body_of(arguments);
   const auto reply = FANIN_TRY(client.ask(std::string(name(command)), &body));
   if (!good(reply)) return refusal_of(reply);
-  if (arguments.wait) return wait_for_end(client, command, arguments);
+  const auto run = static_cast<RunNumber>(reply.value.at("run").natural());
+  if (arguments.wait) return wait_for_end(client, command, run, arguments);
   if (arguments.json) {
     show_json(reply.value);
   } else {
-    const auto run = reply.value.at("run").natural();
     print(fmt::format("{}{}\n", reply.value.at("state").text(),
                       run == 0 ? "" : fmt::format(": run {}", run)));
   }

@@ -83,7 +83,7 @@ public:
     const std::string node = report.at("node").text();
     if (kind == "log") {
       const LogLevel level = executive::log_level(report.at("level").text());
-      const std::string line = fmt::format("{:<8} {}", node, report.at("text").text());
+      const std::string line = fmt::format("{:<7}  {}", node, report.at("text").text());
       if (level == LogLevel::error) remember(line);
       log(level, line);
     } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
@@ -118,7 +118,7 @@ public:
 private:
   // Who came too late for the run has nothing to complain about.
   void on_failed_end(const std::string& node, const std::string& error, bool too_late) {
-    const std::string line = fmt::format("{:<8} {}", node, error);
+    const std::string line = fmt::format("{:<7}  {}", node, error);
     const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
     log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
     remember(line);

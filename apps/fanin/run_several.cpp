@@ -129,7 +129,7 @@ Result<int> launch(Several several, const config::Stages& stages, const RunOptio
     const std::string kind = report.at("report").text();
     if (kind == "log") {
       log(executive::log_level(report.at("level").text()),
-          fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
+          fmt::format("{:<7}  {}", view.name(index), report.at("text").text()));
     }
     if (keeper != nullptr) keeper->on_report(report, view.name(index));
     if (kind == "progress" && shown && !options.quiet && view.begins_round()) {

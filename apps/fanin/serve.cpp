@@ -147,7 +147,11 @@ hooks_of(const std::vector<std::string>& texts) {
         std::filesystem::absolute(expand_home(text.substr(equals + 1))).string();
     if (access(program.c_str(), X_OK) != 0)
       return fail_errno(ErrorKind::usage, fmt::format("--hook {}: {}", text, program), errno);
-    hooks[*moment] = program;
+    if (!hooks.emplace(*moment, program).second)
+      return fail(ErrorKind::usage,
+                  fmt::format("--hook {}: there is one for this moment already: call both from a "
+                              "program of yours",
+                              text));
   }
   return hooks;
 }

@@ -14,5 +14,5 @@ case $moment in
     fi
     hold ;;
   after-start) release ;;
-  before-stop) hold ;;
+  before-stop | after-stop | unplanned-end) hold ;;
 esac

@@ -11,6 +11,11 @@
 #include <utility>
 
 namespace fanin::executive {
+namespace {
+
+constexpr std::uint32_t polls_per_look = 64;
+
+} // namespace
 
 Result<Pipe> make_pipe() {
   constexpr int wished_bytes = 1 << 20;
@@ -56,6 +61,16 @@ void LineInput::end() { // at its end a pipe stays readable
 }
 
 bool LineInput::poll() {
+  if (ended_ || (!look_ && ++polls_ % polls_per_look != 0)) return false;
+  return look_ = read_some();
+}
+
+bool LineInput::arm() {
+  look_ = true;
+  return true;
+}
+
+bool LineInput::read_some() {
   if (ended_) return false;
   std::array<char, 65536> buffer; // NOLINT: read() fills it
   const ssize_t got = read(descriptor_.get(), buffer.data(), buffer.size());
@@ -77,7 +92,7 @@ bool LineInput::poll() {
 
 void LineInput::read_rest() {
   constexpr int reads_most = 64; // more than a pipe holds
-  for (int left = reads_most; left > 0 && poll();) --left;
+  for (int left = reads_most; left > 0 && read_some();) --left;
 }
 
 Result<std::unique_ptr<ProcessEnd>> ProcessEnd::make(net::Loop& loop, pid_t pid,

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ struct Pipe { // closed by exec()
 // As exec() takes them, for as long as the words live.
 [[nodiscard]] FANIN_INTERNAL_API std::vector<char*> pointers_to(std::vector<std::string>& words);
 
+// While its loop has other work, it looks for lines only now and then: that costs a system call.
 // Thread: its loop. The descriptor must not block.
 class FANIN_INTERNAL_API LineInput final : public net::Service {
 public:
@@ -41,6 +43,7 @@ public:
 
   [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
   bool poll() override; // true: it has read something
+  bool arm() override;
   // Reads what has been written when the process has ended. It does not wait for others that hold
   // the pipe open.
   void read_rest();
@@ -48,6 +51,7 @@ public:
   static constexpr std::size_t line_max = 64U << 20;
 
 private:
+  [[nodiscard]] bool read_some();
   void end();
 
   net::Loop& loop_;
@@ -55,6 +59,8 @@ private:
   OnLine on_line_;
   std::function<void()> on_end_;
   std::string text_;
+  std::uint32_t polls_ = 0;
+  bool look_ = true; // with the next poll
   bool ended_ = false;
 };
 

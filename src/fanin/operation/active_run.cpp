@@ -113,24 +113,26 @@ void ActiveRun::add_to(json::Value& shown, RunState state, const RunRates& rates
 
 RunEnd ActiveRun::take_end(const RunFiles& files, const std::string& otherwise,
                            std::int64_t unix_ns, const RunLog& log) const {
-  RunEnd end;
+  RunEnd ended;
   if (auto read = files.read_end(number)) {
-    end = std::move(*read);
+    ended = std::move(*read);
+  } else if (end) {
+    ended = *end;
   } else {
-    end.ended_ns = unix_ns;
-    end.reason = otherwise;
+    ended.ended_ns = unix_ns;
+    ended.reason = otherwise;
     for (const ShownLine& line : log.lines()) {
-      if (line.run == number) end.log.push_back({line.unix_ns, line.level, line.whole()});
+      if (line.run == number) ended.log.push_back({line.unix_ns, line.level, line.whole()});
     }
   }
   if (const std::string words = last_words(files.error_file(number)); !words.empty())
-    end.log.push_back({end.ended_ns, "error", "on standard error: " + words});
+    ended.log.push_back({ended.ended_ns, "error", "on standard error: " + words});
   if (!end_reason.empty()) {
-    end.reason = end_reason;
-  } else if (!released) {
-    end.reason = "never started: " + end.reason;
+    ended.reason = end_reason;
+  } else if (!released && ended.begun_ns == 0) {
+    ended.reason = "never started: " + ended.reason;
   }
-  return end;
+  return ended;
 }
 
 } // namespace fanin::operation

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct ActiveRun {
   std::int64_t begun_ns = 0;
   bool released = false; // it was started
   std::string end_reason; // what somebody asked for; empty: the launcher says it
+  std::optional<RunEnd> end; // as its launcher has said it, since it could not write it
+  std::int64_t log_until_ns = 0; // lines up to there are known
+  std::int64_t log_again_ns = 0; // after a new connection these come again
   std::unique_ptr<RunStatus> status;
   std::unique_ptr<RunProcess> process; // null: it has ended, or was not found
   Time heard{}; // the last report

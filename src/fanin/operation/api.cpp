@@ -86,6 +86,26 @@ json::Value table_of_transitions() {
   return json::Object{{"transitions", std::move(rows)}};
 }
 
+// What is wrong with what a command was given; empty: nothing.
+std::string wrong_key(const json::Value& body) {
+  const auto is_texts = [](const json::Value& value) {
+    return value.is_list() && std::ranges::all_of(value.list(), &json::Value::is_text);
+  };
+  for (const auto& [key, value] : body.object()) {
+    const bool text =
+        key == "configuration" || key == "duration" || key == "kind" || key == "comment";
+    const bool texts = key == "set" || key == "without";
+    const bool number = key == "version" || key == "events";
+    if (!text && !texts && !number)
+      return fmt::format("{}: is no key of a command", printable(key));
+    const bool good = (text && value.is_text()) || (texts && is_texts(value)) ||
+                      (number && value.is_natural()) || (key == "events" && value.is_text());
+    if (!good)
+      return fmt::format("{}: is no {}", key, text ? "text" : texts ? "list of texts" : "number");
+  }
+  return "";
+}
+
 std::uint64_t number_or(const HttpRequest& request, const char* key, std::uint64_t otherwise) {
   const auto found = request.query.find(key);
   if (found == request.query.end()) return otherwise;
@@ -208,7 +228,8 @@ HttpReply Api::get(const HttpRequest& request, std::string_view path, const Call
     return reply(sampler_.sample(control_.event_places(), name_of));
   }
   if (path == "commands") {
-    const auto commands = registry_.commands(number_or(request, "last", listed_usually));
+    const auto commands =
+        registry_.commands(std::min(number_or(request, "last", listed_usually), listed_most));
     if (!commands) return refuse(commands.error());
     json::Value list{json::List{}};
     for (const AskedCommand& one : *commands)
@@ -310,6 +331,7 @@ HttpReply Api::post(const HttpRequest& request, std::string_view path, const Cal
 }
 
 HttpReply Api::command(Command command, const json::Value& body, const Caller& caller) {
+  if (const std::string wrong = wrong_key(body); !wrong.empty()) return refuse(422, wrong);
   CommandRequest request{.command = command,
                          .who = caller.who,
                          .version = {},
@@ -354,6 +376,7 @@ HttpReply Api::change_run(std::string_view path, const json::Value& body, const 
     if (text.size() > text_most)
       return refuse(422, fmt::format("a comment has up to {} bytes", text_most));
     done = registry_.set_comment(*number, text, by);
+    if (done) control_.commented(*number, text);
   } else if (what == "quality") {
     const auto quality = quality_named(body.at("quality").text());
     if (!quality) return refuse(422, "quality is good, bad or unknown");

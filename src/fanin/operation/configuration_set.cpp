@@ -127,6 +127,8 @@ Result<std::vector<ConfigurationSet>> make_sets(std::span<const std::string> fil
 }
 
 Result<ReadSet> read_set(const ConfigurationSet& set, const RunChanges& changes) {
+  if (!changes.duration.empty() && !changes.events.empty())
+    return fail(ErrorKind::usage, "duration and events: give one of them");
   ReadSet read;
   const bool several = set.files.size() > 1;
   for (const std::string& file : set.files) {

@@ -137,7 +137,22 @@ Result<> ControlledRun::end_without_result(const std::string& why) {
 
 Result<> ControlledRun::keep(const RunEnd& end) {
   ended_ = true;
-  return write_end(end_file_, end);
+  auto written = write_end(end_file_, end);
+  if (!written && connection_) { // run control gets it in this way
+    fcntl(connection_.get(), F_SETFL, 0);
+    const timeval patience{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(connection_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    json::Value line = to_json(end);
+    line["report"] = "run_end";
+    const std::string text = line.dump() + "\n";
+    for (std::size_t at = 0; at < text.size();) {
+      const ssize_t sent = ::send(connection_.get(), text.data() + at, text.size() - at, 0);
+      if (sent <= 0) return written;
+      at += static_cast<std::size_t>(sent);
+    }
+    return {};
+  }
+  return written;
 }
 
 } // namespace fanin::operation

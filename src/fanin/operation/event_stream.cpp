@@ -16,6 +16,11 @@ std::string EventStream::text_of(std::uint64_t id, std::string_view kind, const 
 }
 
 void EventStream::add(std::string_view kind, const json::Value& data) {
+  if (kind == "status") {
+    const std::uint64_t kept = next_ - events_.size();
+    if (status_ >= kept && status_ != 0) events_[status_ - kept].text.clear();
+    status_ = next_;
+  }
   events_.push_back({next_, text_of(next_, kind, data)});
   ++next_;
   if (events_.size() > events_max) events_.pop_front();

@@ -38,7 +38,8 @@ private:
   [[nodiscard]] static std::string text_of(std::uint64_t id, std::string_view kind,
                                            const json::Value& data);
 
-  std::deque<Event> events_;
+  std::deque<Event> events_; // of a kind that tells all anew only the latest one has a text
+  std::uint64_t status_ = 0; // the id of that one; 0: there is none
   std::uint64_t next_;
   std::uint64_t beats_ = 0;
 };

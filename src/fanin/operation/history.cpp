@@ -12,9 +12,10 @@ double rate(std::uint64_t now, std::uint64_t before, double seconds) {
 } // namespace
 
 void History::add(const RunCounts& now, double seconds) {
-  latest_ = {.events_hz = rate(now.events, before_.events, seconds),
-             .incomplete_hz = rate(now.incomplete, before_.incomplete, seconds),
-             .bytes_per_s = rate(now.bytes, before_.bytes, seconds)};
+  const RunCounts before = before_.value_or(now);
+  latest_ = {.events_hz = rate(now.events, before.events, seconds),
+             .incomplete_hz = rate(now.incomplete, before.incomplete, seconds),
+             .bytes_per_s = rate(now.bytes, before.bytes, seconds)};
   before_ = now;
   push({latest_, true});
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "fanin/base/json.hpp"
 
@@ -28,7 +29,9 @@ public:
   static constexpr std::size_t seconds_max = 3600;
 
   // A run begins to count at 0.
-  void begin_run() { before_ = {}; }
+  void begin_run() { before_ = RunCounts{}; }
+  // One that has counted before: its rate is known with the second value.
+  void join_run() { before_.reset(); }
   // Once a second while a run lives, or not: then nothing is known.
   void add(const RunCounts& now, double seconds);
   void add_unknown();
@@ -44,7 +47,7 @@ private:
   void push(const Second& second);
 
   std::deque<Second> seconds_;
-  RunCounts before_;
+  std::optional<RunCounts> before_ = RunCounts{}; // the last value
   RunRates latest_;
 };
 

@@ -238,9 +238,9 @@ Result<> Registry::add_command(const AskedCommand& command) {
   return insert.run();
 }
 
-Result<> Registry::set_kind(RunNumber run, std::string_view kind) {
-  auto update = FANIN_TRY(database_->prepare("UPDATE runs SET kind = ? WHERE number = ?"));
-  return update.bind(kind).bind(std::int64_t{run}).run();
+Result<> Registry::started(RunNumber run, std::string_view kind, std::string_view who) {
+  auto update = FANIN_TRY(database_->prepare("UPDATE runs SET kind = ?, who = ? WHERE number = ?"));
+  return update.bind(kind).bind(who).bind(std::int64_t{run}).run();
 }
 
 Result<> Registry::set_comment(RunNumber run, const std::string& text, const Change& by) {

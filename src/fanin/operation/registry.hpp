@@ -125,7 +125,8 @@ public:
   [[nodiscard]] Result<> ended(RunNumber run, const RunEnd& end);
   [[nodiscard]] Result<> add_state(RunNumber run, const StateChange& change);
   [[nodiscard]] Result<> add_command(const AskedCommand& command);
-  [[nodiscard]] Result<> set_kind(RunNumber run, std::string_view kind);
+  // Somebody starts it, and says of which kind it is.
+  [[nodiscard]] Result<> started(RunNumber run, std::string_view kind, std::string_view who);
   // By whom it is changed, and what it was, stays known. Errors: not_found.
   [[nodiscard]] Result<> set_comment(RunNumber run, const std::string& text, const Change& by);
   [[nodiscard]] Result<> set_quality(RunNumber run, Quality quality, const Change& by);

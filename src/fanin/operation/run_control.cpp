@@ -49,6 +49,7 @@ RunControl::RunControl(net::Loop& loop, Registry& registry, const RunFiles& file
               .limit = options_.hook_limit,
               .log = [this](LogLevel level, std::string text) { log(level, std::move(text)); }}),
       since_ns_(options_.unix_ns()),
+      version_(static_cast<std::uint64_t>(to_ms(since_ns_))),
       set_(options_.sets.front().name),
       second_([this] { on_second(); }) {
   second_at_ = loop_.now();
@@ -74,13 +75,23 @@ std::optional<CommandRefusal> RunControl::ask(const CommandRequest& request) {
         fmt::format("the state has changed since you saw it: it is {} now", name(state_)));
   const Transition* const row = find_transition(state_, request.command);
   if (row == nullptr)
-    return refusal(Kind::not_now,
-                   fmt::format("{}: {}", name(request.command), why_not(state_, request.command, run())));
-  if (row->via == state_ && request.command != Command::configure &&
-      request.command != Command::start && state_ != RunState::halting)
-    return std::nullopt;
-  command_ = name(request.command);
-  who_ = request.who;
+    return refusal(Kind::not_now, fmt::format("{}: {}", name(request.command),
+                                              why_not(state_, request.command, run())));
+  const bool begins = request.command == Command::configure || request.command == Command::start;
+  if (row->via == state_ && !begins) return std::nullopt; // that is under way
+  const std::string command = std::exchange(command_, name(request.command));
+  const std::string who = std::exchange(who_, request.who);
+  auto refused = obey(request);
+  if (refused) {
+    command_ = command;
+    who_ = who;
+  } else {
+    vetoed_.clear();
+  }
+  return refused;
+}
+
+std::optional<CommandRefusal> RunControl::obey(const CommandRequest& request) {
   switch (request.command) {
   case Command::configure: return configure(request, false);
   case Command::start: return start(request);
@@ -110,7 +121,8 @@ std::optional<CommandRefusal> RunControl::configure(const CommandRequest& reques
                    fmt::format("there is no configuration {}; there are: {}", request.configuration,
                                fmt::join(names, ", ")));
   }
-  const RunChanges changes = request.changes.value_or(changes_);
+  const RunChanges changes =
+      request.changes.value_or(and_start && set->name == set_ ? changes_ : RunChanges{});
   auto read = read_set(*set, changes);
   if (!read) {
     if (state_ == RunState::halted) fail_configuration(read.error().text);
@@ -131,14 +143,18 @@ std::optional<CommandRefusal> RunControl::configure(const CommandRequest& reques
 }
 
 std::optional<CommandRefusal> RunControl::start(const CommandRequest& request) {
+  if (state_ == RunState::running) return std::nullopt; // it does already
   kind_ = request.kind;
   comment_ = request.comment;
-  if (state_ == RunState::running) return std::nullopt; // it does already
+  starter_ = request.who;
   if (state_ == RunState::halted) return configure(request, true);
-  if (state_ == RunState::configuring) {
+  const bool as_before = request.configuration.empty() && !request.changes;
+  if (state_ == RunState::configuring && as_before) {
+    if (next_ == Next::configure) next_ = Next::start; // the old processes end first
     start_when_configured_ = true;
     return std::nullopt;
   }
+  if (state_ == RunState::configuring) return configure(request, true);
   const ConfigurationSet* const set =
       find_set(request.configuration.empty() ? set_ : request.configuration);
   if (set == nullptr) return configure(request, true); // which says so
@@ -154,13 +170,15 @@ std::optional<CommandRefusal> RunControl::start(const CommandRequest& request) {
 
 void RunControl::end_with_run() {
   const bool again = std::exchange(ending_, true);
+  if (!alive()) return options_.on_ended();
   command_ = "^C";
   who_ = user_name();
-  if (!alive()) return options_.on_ended();
   if (again)
     return end_run(executive::Request::abort, RunState::halting, Next::halt,
                    "aborted by a second ^C");
   if (state_ == RunState::running || state_ == RunState::starting) return stop(Next::halt);
+  if (state_ == RunState::draining) next_ = Next::halt;
+  if (state_ == RunState::draining || state_ == RunState::halting) return;
   end_run(executive::Request::stop, RunState::halting, Next::halt,
           "never started: run control was ended");
 }
@@ -195,7 +213,8 @@ void RunControl::begin_next(bool and_start) {
   auto read = read_set(*set, changes_);
   if (!read) return fail_configuration(read.error().text);
   start_when_configured_ = and_start;
-  const auto begun = begin_run(std::move(*read), *set, changes_, who_);
+  const std::string who = who_.empty() && run_ ? run_->who : who_;
+  const auto begun = begin_run(std::move(*read), *set, changes_, who);
   if (!begun) fail_configuration(begun.error().text);
 }
 
@@ -210,11 +229,13 @@ void RunControl::release() {
   start_when_configured_ = false;
   vetoed_.clear();
   const RunNumber number = run_->number;
-  if (!kind_.empty() && kind_ != run_->kind) {
-    run_->kind = kind_;
-    writes_.add(
-        [number, kind = kind_](Registry& registry) { return registry.set_kind(number, kind); });
-  }
+  command_ = name(Command::start);
+  if (!starter_.empty()) run_->who = starter_;
+  who_ = run_->who;
+  if (!kind_.empty()) run_->kind = kind_;
+  writes_.add([number, kind = run_->kind, who = who_](Registry& registry) {
+    return registry.started(number, kind, who);
+  });
   if (comment_ && *comment_ != run_->comment) {
     run_->comment = *comment_;
     const Change by{who_, options_.unix_ns()};
@@ -241,11 +262,10 @@ void RunControl::release_now() {
 void RunControl::stop(Next next) {
   next_ = next;
   enter(RunState::draining);
-  hooks_.run(HookMoment::before_stop, about(), [this](const std::string&) { stop_now(); });
-}
-
-void RunControl::stop_now() {
-  if (alive() && state_ == RunState::draining) run_->process->request(executive::Request::stop);
+  hooks_.run(HookMoment::before_stop, about(), [this, number = run()](const std::string&) {
+    if (alive() && run() == number && state_ == RunState::draining)
+      run_->process->request(executive::Request::stop);
+  });
 }
 
 json::Value RunControl::about() const {
@@ -256,8 +276,10 @@ json::Value RunControl::about() const {
   return about;
 }
 
-void RunControl::tell_hook(HookMoment moment) {
-  hooks_.run(moment, about(), [](const std::string&) {});
+void RunControl::tell_hook(HookMoment moment, const std::function<void()>& done) {
+  hooks_.run(moment, about(), [done](const std::string&) {
+    if (done) done();
+  });
 }
 
 // `reason`: why it ends, if its launcher does not know that.
@@ -269,7 +291,7 @@ void RunControl::end_run(executive::Request request, RunState via, Next next,
     error_.clear();
     return enter(RunState::halted);
   }
-  if (!reason.empty()) run_->end_reason = reason;
+  if (run_->end_reason.empty()) run_->end_reason = reason;
   run_->process->request(request);
   if (state_ != via) enter(via);
 }
@@ -281,8 +303,15 @@ RunProcess::Handlers RunControl::handlers() {
 
 void RunControl::on_report(const json::Value& report) {
   run_->heard = loop_.now();
-  if (report.at("report").text() == "log")
+  const std::string kind = report.at("report").text();
+  if (kind.empty()) run_->log_again_ns = run_->log_until_ns; // it is connected: what it has, again
+  if (kind == "log") {
+    const std::int64_t unix_ns = report.at("unix_ns").integer().value_or(0);
+    if (unix_ns <= run_->log_again_ns) return;
+    run_->log_until_ns = unix_ns;
     return log_.add(report, run_->number, run_->status->read().used.size() > 1);
+  }
+  if (kind == "run_end") run_->end = end_of(report);
   RunStatus& status = *run_->status;
   status.on_report(report, loop_.now());
   if (state_ == RunState::configuring && next_ == Next::decide && status.ready()) {
@@ -293,8 +322,12 @@ void RunControl::on_report(const json::Value& report) {
   }
   if (state_ == RunState::starting && unsure_ && status.known()) {
     unsure_ = false;
+    run_->released = !status.held();
     if (status.ready()) return release();
-    run_->released = true;
+    if (status.held()) {
+      start_when_configured_ = true;
+      enter(RunState::configuring);
+    }
   }
   if (state_ == RunState::starting && status.begun()) {
     run_->begun_ns = options_.unix_ns();
@@ -312,21 +345,25 @@ void RunControl::on_report(const json::Value& report) {
 }
 
 void RunControl::on_end(const std::string& how) {
-  run_->process.reset();
-  const RunEnd end = import_end(how.empty() ? "its launcher has ended without a word"
+  ended_ = std::move(run_->process); // it is calling
+  const RunEnd end = import_end(how.empty() ? "its launcher has ended, and has left no result"
                                             : fmt::format("its launcher died: {}", how));
   const bool ok = executive::succeeded(end.result);
   if (run_->released) last_ = LastRun{run_->number, end.reason, ok};
   const Next next = std::exchange(next_, Next::decide);
+  if (ending_) enter(RunState::halted);
+  const auto after_hook = [this] {
+    if (ending_) options_.on_ended();
+  };
+  const bool planned = next != Next::decide || (ok && state_ == RunState::draining);
   if (run_->released) {
-    const bool planned = next != Next::decide || (ok && state_ == RunState::draining);
-    tell_hook(planned ? HookMoment::after_stop : HookMoment::unplanned_end);
+    tell_hook(planned ? HookMoment::after_stop : HookMoment::unplanned_end, after_hook);
+  } else {
+    after_hook();
   }
+  if (ending_) return;
   const bool asked = next == Next::halt || !run_->released;
-  if (ending_) {
-    enter(RunState::halted);
-    return options_.on_ended();
-  }
+  if (options_.repeat && run_->released && kind_.empty()) kind_ = run_->kind;
   switch (next) {
   case Next::halt: error_.clear(); return enter(RunState::halted);
   case Next::configure:
@@ -366,7 +403,7 @@ Result<> RunControl::take_over() {
     FANIN_TRY(adopt(entry, state.value_or(RunState::configuring)));
     if (alive()) continue;
     const RunEnd end = import_end("its launcher has ended while run control was not there, and has "
-                                  "said nothing");
+                                  "left no result");
     last_ = LastRun{entry.number, end.reason, executive::succeeded(end.result)};
     run_.reset();
   }
@@ -379,7 +416,8 @@ Result<> RunControl::adopt(const RunEntry& entry, RunState state) {
   run_ = ActiveRun::recorded(entry, state);
   run_->heard = loop_.now();
   auto found = RunProcess::find(loop_, files_, entry.number, handlers());
-  if (!found) return {};
+  if (!found && found.error().kind == ErrorKind::not_found) return {};
+  if (!found) return std::unexpected(found.error());
   auto used = FANIN_TRY(registry_.configurations(entry.number));
   auto read = FANIN_TRY(read_again(std::move(used)));
   run_->status = std::make_unique<RunStatus>(std::move(read));
@@ -391,7 +429,13 @@ Result<> RunControl::adopt(const RunEntry& entry, RunState state) {
   log(LogLevel::info, fmt::format("run {} goes on: run control leads it again", entry.number));
   state_ = state;
   since_ns_ = options_.unix_ns();
-  if (state == RunState::halting) next_ = Next::halt;
+  history_.join_run();
+  // It may have died before it could ask for that; twice does no harm.
+  if (state == RunState::draining) run_->process->request(executive::Request::stop);
+  if (state == RunState::halting) {
+    next_ = Next::halt;
+    run_->process->request(executive::Request::abort);
+  }
   unsure_ = state == RunState::starting;
   return {};
 }
@@ -414,7 +458,16 @@ void RunControl::enter(RunState state, const std::string& why) {
       return registry.add_state(number, change);
     });
   }
-  if (!is_passing(state)) command_.clear();
+  if (!is_transient(state)) {
+    command_.clear();
+    who_.clear();
+  }
+  changed();
+}
+
+void RunControl::commented(RunNumber number, const std::string& text) {
+  if (!run_ || run_->number != number) return;
+  run_->comment = text;
   changed();
 }
 
@@ -463,7 +516,8 @@ json::Value RunControl::status() const {
   status["error"] = error_;
   status["vetoed"] = vetoed_;
   json::Value& commands = status["commands"] = json::Object{};
-  for (const Command command : all_commands()) commands[name(command)] = why_not(state_, command, run());
+  for (const Command command : all_commands())
+    commands[name(command)] = why_not(state_, command, run());
   const auto alarms = this->alarms();
   status["alarms"] = json::List(alarms.begin(), alarms.end());
   status["waiting_for"] = "";

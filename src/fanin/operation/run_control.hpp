@@ -79,6 +79,8 @@ public:
   void record(const AskedCommand& command) {
     writes_.add([command](Registry& registry) { return registry.add_command(command); });
   }
+  // Somebody has changed the comment of a run in the registry.
+  void commented(RunNumber number, const std::string& text);
   // Stops the run, or halts, and calls on_ended: for ^C. The second time it aborts.
   void end_with_run();
 
@@ -101,6 +103,7 @@ private:
     bool ok = false;
   };
 
+  [[nodiscard]] std::optional<CommandRefusal> obey(const CommandRequest& request);
   [[nodiscard]] std::optional<CommandRefusal> configure(const CommandRequest& request,
                                                         bool and_start);
   [[nodiscard]] std::optional<CommandRefusal> start(const CommandRequest& request);
@@ -111,9 +114,8 @@ private:
   void release();
   void release_now();
   void stop(Next next);
-  void stop_now();
   [[nodiscard]] json::Value about() const; // for hooks
-  void tell_hook(HookMoment moment);
+  void tell_hook(HookMoment moment, const std::function<void()>& done = {});
   void end_run(executive::Request request, RunState via, Next next, const std::string& reason);
   [[nodiscard]] Result<> adopt(const RunEntry& entry, RunState state);
   [[nodiscard]] RunProcess::Handlers handlers();
@@ -138,7 +140,7 @@ private:
   Hooks hooks_;
   RunState state_ = RunState::halted;
   std::int64_t since_ns_ = 0;
-  std::uint64_t version_ = 1;
+  std::uint64_t version_; // another one in each process
   std::string command_; // that led here, and who gave it
   std::string who_;
   std::string error_; // of state error
@@ -147,7 +149,9 @@ private:
   RunChanges changes_; // of the last configure
   std::string kind_; // of the start that is under way
   std::optional<std::string> comment_;
+  std::string starter_; // who gave it; empty: nobody yet
   std::optional<ActiveRun> run_; // also when it has ended
+  std::unique_ptr<RunProcess> ended_; // of the run before, until another one has ended
   std::optional<LastRun> last_;
   Next next_ = Next::decide;
   bool start_when_configured_ = false;

@@ -20,8 +20,6 @@
 #include "fanin/base/try.hpp"
 
 namespace fanin::operation {
-namespace {
-
 json::Value to_json(const RunEnd& end) {
   json::Value value;
   value["begun_ns"] = end.begun_ns;
@@ -46,6 +44,8 @@ RunEnd end_of(const json::Value& value) {
                        line.at("text").text()});
   return end;
 }
+
+namespace {
 
 Result<Descriptor> make_socket() {
   Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -48,6 +48,9 @@ private:
   Descriptor descriptor_; // of the folder: a socket's path is short with it
 };
 
+[[nodiscard]] json::Value to_json(const RunEnd& end);
+[[nodiscard]] RunEnd end_of(const json::Value& value);
+
 // Durably: it is whole or not there. Errors: refused, exhausted.
 [[nodiscard]] Result<> write_end(const std::string& path, const RunEnd& end);
 

@@ -18,6 +18,8 @@
 namespace fanin::operation {
 namespace {
 
+constexpr Duration connect_pause = std::chrono::seconds{1};
+
 void close_range_of(unsigned first, unsigned last) {
   if (first <= last) syscall(SYS_close_range, first, last, 0);
 }
@@ -43,11 +45,20 @@ void close_range_of(unsigned first, unsigned last) {
 
 } // namespace
 
-RunProcess::RunProcess(net::Loop& loop, Handlers handlers)
-    : loop_(loop), handlers_(std::move(handlers)), end_later_([this] {
-        const std::string how = std::move(how_);
-        handlers_.on_end(how);
-      }) {}
+RunProcess::RunProcess(net::Loop& loop, const RunFiles& files, RunNumber run, Handlers handlers)
+    : loop_(loop),
+      files_(files),
+      run_(run),
+      handlers_(std::move(handlers)),
+      connect_later_([this] { connect_again(); }),
+      end_later_([this] { handlers_.on_end(how_); }) {}
+
+RunProcess::~RunProcess() {
+  if (started_ || child_ <= 0) return;
+  exit_.reset();
+  kill(child_, SIGKILL);
+  waitpid(child_, nullptr, 0);
+}
 
 Result<std::unique_ptr<RunProcess>> RunProcess::start(net::Loop& loop, const RunFiles& files,
                                                       RunNumber run,
@@ -66,33 +77,35 @@ Result<std::unique_ptr<RunProcess>> RunProcess::start(net::Loop& loop, const Run
   arguments.insert(arguments.end(), {"--control-fd", fmt::format("{}", listener.get()),
                                      "--control-end", files.end_file(run)});
   const auto pointers = executive::pointers_to(arguments);
-  std::unique_ptr<RunProcess> process(new RunProcess(loop, std::move(handlers)));
-  process->child_ = fork();
-  if (process->child_ == 0)
-    exec_launcher(pointers, input.get(), listener.get(), nowhere.get(), errors.get());
-  if (process->child_ < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
+  std::unique_ptr<RunProcess> process(new RunProcess(loop, files, run, std::move(handlers)));
   RunProcess& self = *process;
-  process->exit_ = FANIN_TRY(executive::ProcessEnd::make(loop, process->child_, [&self] {
+  self.child_ = fork();
+  if (self.child_ == 0)
+    exec_launcher(pointers, input.get(), listener.get(), nowhere.get(), errors.get());
+  if (self.child_ < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
+  self.exit_ = FANIN_TRY(executive::ProcessEnd::make(loop, self.child_, [&self] {
     int status = 0;
-    waitpid(self.child_, &status, 0);
+    waitpid(std::exchange(self.child_, 0), &status, 0);
     const executive::ChildExit exit{.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                                     .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
     if (self.input_) self.input_->read_rest();
     self.end(exit.status == 0 ? "" : exit.text());
   }));
-  FANIN_TRY(process->connect(files, run));
+  FANIN_TRY(self.connect());
+  self.started_ = true;
   return process;
 }
 
 Result<std::unique_ptr<RunProcess>> RunProcess::find(net::Loop& loop, const RunFiles& files,
                                                      RunNumber run, Handlers handlers) {
-  std::unique_ptr<RunProcess> process(new RunProcess(loop, std::move(handlers)));
-  FANIN_TRY(process->connect(files, run));
+  std::unique_ptr<RunProcess> process(new RunProcess(loop, files, run, std::move(handlers)));
+  FANIN_TRY(process->connect());
+  process->started_ = true;
   return process;
 }
 
-Result<> RunProcess::connect(const RunFiles& files, RunNumber run) {
-  Descriptor connection = FANIN_TRY(files.connect_to(run));
+Result<> RunProcess::connect() {
+  Descriptor connection = FANIN_TRY(files_.connect_to(run_));
   Descriptor copy(fcntl(connection.get(), F_DUPFD_CLOEXEC, 3));
   if (!copy) return fail_errno(ErrorKind::exhausted, "dup", errno);
   output_.emplace(loop_, std::move(copy));
@@ -101,10 +114,18 @@ Result<> RunProcess::connect(const RunFiles& files, RunNumber run) {
       [this](std::string_view text) {
         if (const auto report = json::Value::parse(text)) handlers_.on_report(*report);
       },
-      [this] {
-        if (exit_ == nullptr) end("");
-      });
+      [this] { connect_later_.start(loop_, loop_.now()); });
   return {};
+}
+
+// The connection may have ended because this process stood still, and did not read.
+void RunProcess::connect_again() {
+  if (end_later_.active()) return;
+  const auto connected = connect();
+  if (connected) return;
+  if (connected.error().kind != ErrorKind::not_found)
+    return connect_later_.start(loop_, loop_.now() + connect_pause);
+  if (child_ == 0) end(""); // of a child its exit is waited for
 }
 
 void RunProcess::end(const std::string& how) {

@@ -25,7 +25,7 @@ public:
   struct Handlers {
     std::function<void(const json::Value&)> on_report;
     // It has ended, and its end file is there, if it has written one. `how`: if it was killed, or
-    // failed; else empty. May destroy this.
+    // failed; else empty. Must not destroy this.
     std::function<void(const std::string& how)> on_end;
   };
 
@@ -39,20 +39,29 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<RunProcess>>
   find(net::Loop& loop, const RunFiles& files, RunNumber run, Handlers handlers);
 
+  ~RunProcess();
+  RunProcess(const RunProcess&) = delete;
+  RunProcess& operator=(const RunProcess&) = delete;
+
   void request(executive::Request request);
 
 private:
-  RunProcess(net::Loop& loop, Handlers handlers);
-  [[nodiscard]] Result<> connect(const RunFiles& files, RunNumber run);
+  RunProcess(net::Loop& loop, const RunFiles& files, RunNumber run, Handlers handlers);
+  [[nodiscard]] Result<> connect();
+  void connect_again();
   void end(const std::string& how);
 
   net::Loop& loop_;
+  const RunFiles& files_;
+  RunNumber run_;
   Handlers handlers_;
   std::optional<executive::LineInput> input_;
   std::optional<executive::LineOutput> output_;
   pid_t child_ = 0; // 0: it is no child of this process
   std::unique_ptr<executive::ProcessEnd> exit_; // of the child
-  net::Timer end_later_; // not in a callback of what on_end() destroys
+  bool started_ = false; // it outlives this
+  net::Timer connect_later_;
+  net::Timer end_later_; // not in a callback of the connection or of the child
   std::string how_;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> roles{"event_manager", "readout", "builder",
                                                 "application", "filter"};
+constexpr Duration usage_missed = std::chrono::seconds{5}; // a node reports it every second
 constexpr std::array fragment_keys{"read", "built", "late", "dropped", "lost"};
 
 std::string_view role_of(const config::Node& node) {
@@ -68,6 +69,7 @@ RunStatus::Builder* RunStatus::find(std::string_view configuration) {
 }
 
 void RunStatus::on_report(const json::Value& report, Time now) {
+  latest_ = now;
   Builder* const builder = find(report.at("configuration").text());
   if (builder == nullptr) return;
   const std::string kind = report.at("report").text();
@@ -88,6 +90,11 @@ void RunStatus::on_report(const json::Value& report, Time now) {
 bool RunStatus::known() const {
   return std::ranges::none_of(builders_,
                               [](const Builder& builder) { return builder.progress.is_null(); });
+}
+
+bool RunStatus::held() const {
+  return std::ranges::any_of(
+      builders_, [](const Builder& builder) { return builder.progress.at("held").boolean(); });
 }
 
 bool RunStatus::ready() const {
@@ -158,7 +165,8 @@ json::Value RunStatus::node_of(const Builder& builder, const config::Node& node,
   const bool known = value.find("alive") != nullptr;
   const auto found = builder.usage.find(node.name);
   // The event manager does not know applications and filter units, nor itself.
-  value["alive"] = alive && (known ? value.at("alive").boolean() : found != builder.usage.end());
+  const bool reports = found != builder.usage.end() && latest_ - found->second.at < usage_missed;
+  value["alive"] = alive && (known ? value.at("alive").boolean() : reports);
   if (found == builder.usage.end()) return value;
   const Usage& usage = found->second;
   for (const char* key : {"rss_bytes", "process", "monitoring_url"}) {

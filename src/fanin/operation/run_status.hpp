@@ -26,6 +26,8 @@ public:
 
   // Each event builder has reported.
   [[nodiscard]] bool known() const;
+  // One of them waits for the start of the run.
+  [[nodiscard]] bool held() const;
   // All nodes are there, and the run waits for its start.
   [[nodiscard]] bool ready() const;
   // All event builders of the run have begun.
@@ -70,6 +72,7 @@ private:
 
   ReadSet read_;
   std::vector<Builder> builders_;
+  Time latest_{}; // the last report
 };
 
 } // namespace fanin::operation

@@ -66,7 +66,7 @@ std::optional<Enum> value_in(const std::array<std::pair<Enum, const char*>, coun
 std::string_view name(RunState state) { return name_in(states, state); }
 std::optional<RunState> run_state_named(std::string_view name) { return value_in(states, name); }
 
-bool is_passing(RunState state) {
+bool is_transient(RunState state) {
   return state == configuring || state == starting || state == draining || state == halting;
 }
 
@@ -88,7 +88,10 @@ std::string why_not(RunState state, Command command, RunNumber run) {
   switch (state) {
   case halted: return command == Command::halt ? "nothing is configured" : "no run is there";
   case configuring:
-  case configured: return "no run has been started";
+  case configured:
+    return command == Command::recover     ? "there is no error"
+           : command == Command::configure ? "the run before it is being configured: wait, or halt"
+                                           : "no run has been started";
   case starting: return fmt::format("run {} starts: stop or abort it first", run);
   case running:
     return fmt::format("run {} is running{}", run,

@@ -25,7 +25,7 @@ enum class RunState : std::uint8_t {
 [[nodiscard]] std::string_view name(RunState state);
 [[nodiscard]] std::optional<RunState> run_state_named(std::string_view name);
 // It leads to another one by itself.
-[[nodiscard]] bool is_passing(RunState state);
+[[nodiscard]] bool is_transient(RunState state);
 
 enum class Command : std::uint8_t { configure, start, stop, abort, halt, recover };
 [[nodiscard]] std::string_view name(Command command);

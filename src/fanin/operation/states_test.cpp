@@ -18,10 +18,10 @@ TEST(States, each_state_but_halted_can_be_aborted) {
         << name(state);
 }
 
-TEST(States, a_command_passes_through_a_passing_state_to_one_that_lasts) {
+TEST(States, a_command_passes_through_a_transient_state_to_one_that_lasts) {
   for (const Transition& row : transitions()) {
-    EXPECT_FALSE(is_passing(row.to)) << name(row.from) << " " << name(row.command);
-    EXPECT_TRUE(is_passing(row.via) || row.via == row.from);
+    EXPECT_FALSE(is_transient(row.to)) << name(row.from) << " " << name(row.command);
+    EXPECT_TRUE(is_transient(row.via) || row.via == row.from);
     EXPECT_EQ(find_transition(row.from, row.command), &row) << "there is one such row";
   }
 }

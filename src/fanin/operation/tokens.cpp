@@ -47,6 +47,10 @@ std::string_view name(AccessRole role) { return role == AccessRole::view ? "view
 
 Result<Tokens> Tokens::read_or_make(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0) FANIN_TRY(make_file(path));
+  return read(path);
+}
+
+Result<Tokens> Tokens::read(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status{};
   if (!file || fstat(file.get(), &status) != 0) return fail_errno(ErrorKind::refused, path, errno);
@@ -54,7 +58,7 @@ Result<Tokens> Tokens::read_or_make(const std::string& path) {
     return fail(ErrorKind::refused,
                 fmt::format("{}: others may read these tokens: chmod 600 {}", path, path));
   std::string text(file_max, '\0');
-  const ssize_t size = read(file.get(), text.data(), text.size());
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   Tokens tokens;
   std::istringstream lines(text);

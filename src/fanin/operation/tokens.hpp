@@ -18,6 +18,8 @@ enum class AccessRole : std::uint8_t { view, operate };
 // Thread: any.
 class Tokens {
 public:
+  // Errors: as of read_or_make(), and not_found.
+  [[nodiscard]] static Result<Tokens> read(const std::string& path);
   // A line each: "operate TOKEN" or "view TOKEN"; '#' begins a comment. Where there is no file, one
   // with a token of each role is made. Errors: refused (others may read it, or it cannot be
   // made), malformed.

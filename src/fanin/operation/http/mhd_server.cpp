@@ -76,7 +76,10 @@ public:
     for (Exchange* const exchange : streams_) {
       if (exchange->suspended) MHD_resume_connection(exchange->connection);
     }
-    for (const auto& daemon : daemons_) MHD_stop_daemon(daemon->handle());
+    for (const auto& daemon : daemons_) {
+      MHD_quiesce_daemon(daemon->handle()); // else it would close its listening socket
+      MHD_stop_daemon(daemon->handle());
+    }
   }
 
   Result<> listen(Descriptor listener) override {
@@ -87,7 +90,7 @@ public:
         connection_memory, MHD_OPTION_NOTIFY_COMPLETED, &MhdServer::on_completed, this,
         MHD_OPTION_END);
     if (daemon == nullptr) return fail(ErrorKind::exhausted, "the HTTP server cannot start");
-    listeners_.push_back(std::move(listener)); // the daemon does not close it
+    listeners_.push_back(std::move(listener));
     daemons_.push_back(std::make_unique<Daemon>(loop_, daemon));
     return {};
   }
