@@ -248,7 +248,7 @@ HttpReply Api::stream(const HttpRequest& request, const Caller& caller) {
   const auto last = parse_number<std::uint64_t>(request.header("last-event-id"));
   return {.type = "text/event-stream",
           .headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}},
-          .stream = events_.from(last ? std::optional(*last) : std::nullopt, status(caller))};
+          .stream = events_.from(last, status(caller))};
 }
 
 HttpReply Api::log_lines(const HttpRequest& request) const {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <set>
 
 #include "fanin/base/export.hpp"
@@ -198,7 +197,7 @@ private:
       return 0;
     }
     const std::size_t count = std::min(size, exchange.pending.size());
-    std::memcpy(buffer, exchange.pending.data(), count);
+    std::copy_n(exchange.pending.data(), count, buffer);
     exchange.pending.erase(0, count);
     return static_cast<ssize_t>(count);
   }
