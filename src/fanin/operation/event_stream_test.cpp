@@ -19,7 +19,8 @@ TEST(EventStreams, begin_with_what_is_so_now_and_continue_with_what_happens) {
   EXPECT_EQ(stream(), "");
   events.add("log", number(2));
   events.add("log", number(3));
-  EXPECT_EQ(stream(), "id: 101\nevent: log\ndata: {\"n\":2}\n\nid: 102\nevent: log\ndata: {\"n\":3}\n\n");
+  EXPECT_EQ(stream(),
+            "id: 101\nevent: log\ndata: {\"n\":2}\n\nid: 102\nevent: log\ndata: {\"n\":3}\n\n");
   EXPECT_EQ(stream(), "");
 }
 

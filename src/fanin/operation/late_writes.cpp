@@ -10,9 +10,10 @@ constexpr Duration try_again = std::chrono::seconds{2};
 } // namespace
 
 LateWrites::LateWrites(net::Loop& loop, Registry& registry, std::function<void()> on_change)
-    : loop_(loop), registry_(registry), on_change_(std::move(on_change)), again_([this] {
-        flush();
-      }) {}
+    : loop_(loop),
+      registry_(registry),
+      on_change_(std::move(on_change)),
+      again_([this] { flush(); }) {}
 
 void LateWrites::add(Write write) {
   writes_.push_back(std::move(write));
