@@ -53,7 +53,7 @@ class Served(Folder):
         found = re.search(r"http://127\.0\.0\.1:\d+/", first)
         assert found, f"{first!r}: {(self.path / 'serve.log').read_text()}"
         self.address = found[0]
-        self.tokens = dict(line.split() for line in (self.path / "runs.control/tokens").read_text().splitlines()[1:])
+        self.tokens = dict(line.split() for line in (self.path / "runs.sqlite.control/tokens").read_text().splitlines()[1:])
         return self
 
     def __exit__(self, *exception):

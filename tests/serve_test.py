@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from fanin_run import LONGEST_S, SOURCE, Port, fanin
+from fanin_run import FANIN, LONGEST_S, SOURCE, Port, fanin
 from served import Api, Served
 
 KILLS = int(os.environ.get("FANIN_SERVE_KILLS", "10"))  # of run control; a nightly run does 100
@@ -297,7 +297,7 @@ def test_a_registry_in_a_folder_with_a_long_name():
     with Served() as served:
         served.kill()
         served.registry = served.path / ("long" * 40) / "runs.sqlite"
-        served.folder = served.registry.with_suffix(".control")
+        served.folder = served.registry.with_suffix(".sqlite.control")
         served.serve()
         served.ctl("start", "--wait")
         served.ctl("abort", "--wait")
@@ -455,6 +455,50 @@ def test_the_table_of_transitions_in_the_documents_is_that_of_the_code():
         written = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 6]
         expected = [f"| {row['from']} | `{row['command']}` | {row['via']} | {row['to']} | {row['xdaq']} |" for row in rows]
         assert [line for line in written if "`" in line.split("|")[2]] == expected
+
+
+def test_run_control_that_dies_while_it_stops_a_run_stops_it_when_it_is_back():
+    with Served() as served:
+        served.kill()
+        served.words = ("--hook", f"before-stop={hook(served, 'slow', 'sleep 100')}")
+        served.serve()
+        served.ctl("start", "--wait")
+        served.api.post("stop")
+        served.api.until("draining")
+        served.kill()  # before its launcher was asked
+        served.words = ()
+        served.serve()
+        served.api.until("configured", holds=lambda status: status["run"] == 2)
+        assert balanced(served.api.get("runs/1"))
+
+
+def test_a_start_that_could_not_be_recorded_is_seen_by_the_next_run_control():
+    with Served() as served:
+        served.ctl("configure", "--wait")
+        holder = sqlite3.connect(served.registry, isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        served.api.post("start")
+        served.api.until("running")
+        served.kill()
+        holder.execute("ROLLBACK")
+        holder.close()
+        served.serve()
+        served.api.until("running")
+        served.ctl("stop", "--wait")
+        run = served.api.get("runs/1")
+        assert balanced(run) and run["reason"] == "stopped" and run["begin_ms"]
+
+
+def test_a_registry_under_another_name_is_the_same_one():
+    with Served() as served:
+        link = served.path / "link.sqlite"
+        link.symlink_to(served.registry)
+        second = subprocess.run([*served.command(), "--registry", str(link)], capture_output=True, text=True, timeout=LONGEST_S)
+        assert second.returncode == 2
+        other = served.registry.with_name("runs.2027")
+        third = subprocess.run([FANIN, "serve", str(served.write("no.toml", "[run]\n")), "--registry", str(other)], capture_output=True, text=True,
+                               timeout=LONGEST_S)
+        assert "another `fanin serve`" not in third.stderr, "a registry has a folder of its own"
 
 
 def test_the_hooks_of_the_examples_hold_a_trigger_and_write_into_a_logbook():

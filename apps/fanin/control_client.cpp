@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/operation/run_files.hpp"
 #include "fanin/operation/tokens.hpp"
 
 namespace fanin::command {
@@ -101,8 +102,7 @@ Result<ControlClient> ControlClient::open(const Place& place) {
   auto curl = std::make_unique<Curl>();
   curl->handle = curl_easy_init();
   if (curl->handle == nullptr) return fail(ErrorKind::exhausted, "libcurl cannot start");
-  std::filesystem::path folder = std::filesystem::absolute(place.registry);
-  folder.replace_extension(".control");
+  const std::filesystem::path folder = operation::control_folder(place.registry);
   curl->headers = curl_slist_append(curl->headers, "Content-Type: application/json");
   if (place.url.empty()) {
     curl->name = (folder / "serve.socket").string();

@@ -149,7 +149,9 @@ Result<int> wait_for_end(ControlClient& client, operation::Command command, RunN
     return !is_end(command, run, data);
   }));
   if (arguments.json) show_json(last);
-  const std::string error = last.at("error").text() + last.at("vetoed").text();
+  std::string error = last.at("error").text() + last.at("vetoed").text();
+  if (command == operation::Command::start && last.at("state").text() == "halted")
+    error = "the run was ended: " + last.at("last_run").at("reason").text();
   if (error.empty()) return status_done;
   if (!arguments.json) say(fmt::format("fanin ctl: {}\n", error));
   return status_failed;

@@ -91,7 +91,7 @@ class Served(Folder):
     def __enter__(self):
         super().__enter__()
         self.registry = self.path / "state" / "runs.sqlite"
-        self.folder = self.path / "state" / "runs.control"
+        self.folder = self.path / "state" / "runs.sqlite.control"
         self.configurations = [self.small(readouts=1, builders=2, rate=self.rate)]
         self.process = None
         self.serve()

@@ -75,6 +75,10 @@ std::vector<std::string> ActiveRun::alarms(RunState state, Time now, const RunFi
                                    "run.restart does it by itself",
                                    node));
   }
+  for (const std::string& node : status->frozen_nodes())
+    alarms.push_back(fmt::format("{} says nothing: it is frozen, or its host is overloaded; its "
+                                 "launcher kills it after a minute",
+                                 node));
   if (now - heard > silence_named)
     alarms.push_back(fmt::format("the launcher of run {} says nothing: it is frozen, or this host "
                                  "is overloaded; if it stays so, end it: pkill -KILL -f "

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <optional>
@@ -20,6 +21,7 @@
 namespace fanin::operation {
 namespace {
 
+constexpr int end_tries = 600; // a second each
 constexpr std::size_t pending_max = 16U << 20; // of somebody who does not read
 
 // Those that change what is known of a run. A later one replaces an earlier one.
@@ -138,6 +140,10 @@ Result<> ControlledRun::end_without_result(const std::string& why) {
 Result<> ControlledRun::keep(const RunEnd& end) {
   ended_ = true;
   auto written = write_end(end_file_, end);
+  for (int tries = end_tries; !written && !connection_ && tries > 0; --tries) {
+    sleep(1); // the run is over; a disk that is full may have space again
+    written = write_end(end_file_, end);
+  }
   if (!written && connection_) { // run control gets it in this way
     fcntl(connection_.get(), F_SETFL, 0);
     const timeval patience{.tv_sec = 10, .tv_usec = 0};

@@ -78,6 +78,7 @@ std::optional<CommandRefusal> RunControl::ask(const CommandRequest& request) {
     return refusal(Kind::not_now, fmt::format("{}: {}", name(request.command),
                                               why_not(state_, request.command, run())));
   const bool begins = request.command == Command::configure || request.command == Command::start;
+  if (row->via == state_ && row->to == RunState::halted) next_ = Next::halt;
   if (row->via == state_ && !begins) return std::nullopt; // that is under way
   const std::string command = std::exchange(command_, name(request.command));
   const std::string who = std::exchange(who_, request.who);
@@ -320,6 +321,12 @@ void RunControl::on_report(const json::Value& report) {
   } else if (state_ == RunState::configured && !status.ready() && !run_->released) {
     enter(RunState::configuring);
   }
+  // An earlier run control has started it, and could not record that.
+  const bool waits = state_ == RunState::configuring || state_ == RunState::configured;
+  if (waits && next_ == Next::decide && status.known() && !status.held()) {
+    run_->released = true;
+    enter(RunState::starting);
+  }
   if (state_ == RunState::starting && unsure_ && status.known()) {
     unsure_ = false;
     run_->released = !status.held();
@@ -445,6 +452,7 @@ Result<> RunControl::adopt(const RunEntry& entry, RunState state) {
 void RunControl::enter(RunState state, const std::string& why) {
   const RunState before = std::exchange(state_, state);
   if (before == state) return;
+  unsure_ = unsure_ && state == RunState::starting;
   ++version_;
   since_ns_ = options_.unix_ns();
   if (run_) {

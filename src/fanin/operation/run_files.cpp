@@ -55,9 +55,14 @@ Result<Descriptor> make_socket() {
 
 } // namespace
 
+std::string control_folder(const std::string& registry) {
+  std::error_code error;
+  const auto path = std::filesystem::weakly_canonical(registry, error);
+  return (error ? std::filesystem::absolute(registry) : path).string() + ".control";
+}
+
 Result<RunFiles> RunFiles::beside(const std::string& registry) {
-  std::filesystem::path path = std::filesystem::absolute(registry);
-  path.replace_extension(".control");
+  const std::filesystem::path path = control_folder(registry);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
@@ -70,6 +75,9 @@ Result<RunFiles> RunFiles::beside(const std::string& registry) {
     return fail(ErrorKind::refused,
                 fmt::format("{}: belongs to another user: set a registry of your own (--registry)",
                             path.string()));
+  if ((status.st_mode & 0077) != 0)
+    return fail(ErrorKind::refused, fmt::format("{}: others may use this folder: chmod 700 {}",
+                                                path.string(), path.string()));
   return RunFiles(path.string(), std::move(descriptor));
 }
 
@@ -113,12 +121,14 @@ Result<Descriptor> RunFiles::connect_at(const std::string& name) const {
 }
 
 Result<RunEnd> RunFiles::read_end(RunNumber run) const {
+  std::error_code ignored;
+  const bool regular = std::filesystem::is_regular_file(end_file(run), ignored);
   std::ifstream file(end_file(run));
-  if (!file) return fail_errno(ErrorKind::not_found, end_file(run), errno);
+  if (!regular || !file) return fail_errno(ErrorKind::not_found, end_file(run), errno);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto value = json::Value::parse(text);
-  if (!value)
-    return fail(ErrorKind::malformed, fmt::format("{}: {}", end_file(run), value.error().text));
+  if (!value || value->at("ended_ns").integer().value_or(0) == 0)
+    return fail(ErrorKind::malformed, fmt::format("{}: is no end of a run", end_file(run)));
   return end_of(*value);
 }
 

@@ -1,5 +1,5 @@
 // The files by which run control (`fanin serve`) finds what it has started, in a folder beside its
-// registry: for runs.sqlite, runs.control/.
+// registry: for runs.sqlite, runs.sqlite.control/.
 #pragma once
 
 #include <string>
@@ -11,6 +11,9 @@
 #include "fanin/operation/registry.hpp"
 
 namespace fanin::operation {
+
+// That folder, whatever links lead to the registry.
+[[nodiscard]] std::string control_folder(const std::string& registry);
 
 // Thread: any.
 class RunFiles {

@@ -68,6 +68,7 @@ Result<std::unique_ptr<RunProcess>> RunProcess::start(net::Loop& loop, const Run
   json::Value texts = json::Object{}; // by file
   for (const UsedConfiguration& one : used) texts[one.name] = one.text;
   const Descriptor input = FANIN_TRY(executive::input_with(texts.dump()));
+  files.remove(run); // of another registry that was here
   const Descriptor listener = FANIN_TRY(files.listen_for(run));
   const Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
   const std::string error_file = files.error_file(run);

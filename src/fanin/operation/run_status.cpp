@@ -76,6 +76,9 @@ void RunStatus::on_report(const json::Value& report, Time now) {
   const std::string node = report.at("node").text();
   if (kind == "progress") {
     builder->progress = report;
+    builder->frozen.clear();
+  } else if (kind == "frozen") {
+    builder->frozen = node;
   } else if (kind == "summary") {
     builder->summary = report;
   } else if (kind == "usage") {
@@ -124,6 +127,14 @@ std::vector<std::string> RunStatus::missing_nodes() const {
     }
   }
   return missing;
+}
+
+std::vector<std::string> RunStatus::frozen_nodes() const {
+  std::vector<std::string> frozen;
+  for (const Builder& builder : builders_) {
+    if (!builder.frozen.empty()) frozen.push_back(whole_name(builder, builder.frozen));
+  }
+  return frozen;
 }
 
 std::string RunStatus::waiting_for() const {

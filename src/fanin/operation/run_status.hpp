@@ -36,6 +36,8 @@ public:
   [[nodiscard]] bool stopping() const;
   // Of nodes that are needed, one is gone; only once the run has begun. Empty: none.
   [[nodiscard]] std::vector<std::string> missing_nodes() const;
+  // Event managers that say nothing, as their launchers say; empty: none.
+  [[nodiscard]] std::vector<std::string> frozen_nodes() const;
   // Human-readable; empty: for nothing.
   [[nodiscard]] std::string waiting_for() const;
   [[nodiscard]] RunCounts counts() const;
@@ -61,6 +63,7 @@ private:
     std::string name; // of the configuration; empty: there is one only
     json::Value progress;
     json::Value summary;
+    std::string frozen; // the event manager says nothing; empty: it does
     std::map<std::string, Usage> usage; // by node
   };
   [[nodiscard]] Builder* find(std::string_view configuration);

@@ -41,6 +41,7 @@ constexpr std::array table{
     Transition{running, Command::stop, draining, configured, "Stop"},
     Transition{running, Command::abort, halting, halted, "Halt"},
     Transition{draining, Command::stop, draining, configured, ""},
+    Transition{draining, Command::halt, draining, halted, "Stop, Halt"},
     Transition{draining, Command::abort, halting, halted, "Halt"},
     Transition{halting, Command::halt, halting, halted, ""},
     Transition{halting, Command::abort, halting, halted, ""},
@@ -84,7 +85,7 @@ const Transition* find_transition(RunState from, Command command) {
 
 std::string why_not(RunState state, Command command, RunNumber run) {
   const Transition* const row = find_transition(state, command);
-  if (row != nullptr && (row->via != state || state == configuring)) return "";
+  if (row != nullptr && (row->via != state || state == configuring || row->to == halted)) return "";
   switch (state) {
   case halted: return command == Command::halt ? "nothing is configured" : "no run is there";
   case configuring:

@@ -36,9 +36,10 @@ Result<> make_file(const std::string& path) {
       fmt::format("# Who may use run control over TCP: a role (operate or view) and a token.\n"
                   "operate {}\nview {}\n",
                   new_token(), new_token());
-  if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return fail_errno(ErrorKind::refused, path, errno);
-  return {};
+  if (write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) return {};
+  const int number = errno;
+  unlink(path.c_str());
+  return fail_errno(ErrorKind::refused, path, number);
 }
 
 } // namespace
@@ -51,9 +52,11 @@ Result<Tokens> Tokens::read_or_make(const std::string& path) {
 }
 
 Result<Tokens> Tokens::read(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status{};
-  if (!file || fstat(file.get(), &status) != 0) return fail_errno(ErrorKind::refused, path, errno);
+  if (!file || fstat(file.get(), &status) != 0)
+    return fail_errno(errno == ENOENT ? ErrorKind::not_found : ErrorKind::refused, path, errno);
+  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::refused, path + ": is no file");
   if ((status.st_mode & 0077) != 0 || status.st_uid != geteuid())
     return fail(ErrorKind::refused,
                 fmt::format("{}: others may read these tokens: chmod 600 {}", path, path));
