@@ -125,6 +125,7 @@ EXCUSES = [
     (r"h5py", lambda: _runs("python3", "-c", "import h5py"), "h5py is not installed"),
     (r"selenium", lambda: shutil.which("chromedriver") is not None and _runs("/usr/bin/python3", "-c", "import selenium"),
      "no browser, or no Selenium to drive it"),
+    (r"jsonschema", lambda: _runs("/usr/bin/python3", "-c", "import jsonschema"), "jsonschema is not installed"),
     (r"no history of commits", lambda: (SOURCE / ".git").exists() and _runs("git", "-C", SOURCE, "log", "-1"), "no history of commits here"),
     (r"libfabric", lambda: _runs("pkg-config", "--exists", "libfabric"), "libfabric is not installed"),
 ]
