@@ -94,7 +94,7 @@ Result<int> watch_status(ControlClient& client, const CtlArguments& arguments) {
   const bool terminal = isatty(STDOUT_FILENO) == 1 && !arguments.json;
   FANIN_TRY(client.listen([&](std::string_view kind, const json::Value& data) {
     if (kind != "status") return true;
-    if (terminal) fmt::print("\033[H\033[2J");
+    if (terminal) clear_screen();
     arguments.json ? print(data.dump() + "\n") : print(status_text(data) + "\n");
     std::fflush(stdout);
     return !is_output_closed() && std::ferror(stdout) == 0;

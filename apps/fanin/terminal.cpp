@@ -151,6 +151,8 @@ void say(std::string_view text) { write_error(printable_lines(text)); }
 
 void print(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
+void clear_screen() { fmt::print("\033[H\033[2J"); }
+
 bool is_output_closed() { return (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY; }
 
 Result<OutputFile> OutputFile::open(std::string option, const std::string& given) {

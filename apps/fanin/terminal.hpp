@@ -50,6 +50,7 @@ private:
 // from outside in it (base/printable.hpp).
 void say(std::string_view text);
 void print(std::string_view text); // on standard output
+void clear_screen(); // of a terminal on standard output
 
 // main() opens /dev/null in place of standard descriptors that are closed: standard output for
 // reading only, so that what is written to it is an error.

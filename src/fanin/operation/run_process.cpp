@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/try.hpp"
 #include "fanin/executive/child.hpp"
 
@@ -121,7 +122,7 @@ Result<> RunProcess::connect() {
 
 // The connection may have ended because this process stood still, and did not read.
 void RunProcess::connect_again() {
-  if (end_later_.active()) return;
+  if (ended_) return;
   const auto connected = connect();
   if (connected) return;
   if (connected.error().kind != ErrorKind::not_found)
@@ -130,6 +131,8 @@ void RunProcess::connect_again() {
 }
 
 void RunProcess::end(const std::string& how) {
+  FANIN_ASSERT(!ended_);
+  ended_ = true;
   how_ = how;
   end_later_.start(loop_, loop_.now());
 }

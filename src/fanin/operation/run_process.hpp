@@ -60,6 +60,7 @@ private:
   pid_t child_ = 0; // 0: it is no child of this process
   std::unique_ptr<executive::ProcessEnd> exit_; // of the child
   bool started_ = false; // it outlives this
+  bool ended_ = false;
   net::Timer connect_later_;
   net::Timer end_later_; // not in a callback of the connection or of the child
   std::string how_;
