@@ -1,8 +1,10 @@
 // What the hot path may not do: allocate per fragment or event. The operators that allocate are
 // replaced by ones that count; runs of different length must then differ by next to nothing.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -15,8 +17,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/process.hpp"
+#include "fanin/executive/requests.hpp"
 
 namespace {
 
@@ -105,10 +109,15 @@ Made made_by_a_run(std::uint64_t events, std::string_view url, std::string_view 
   ProcessOptions options;
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
   options.report = [&made](const json::Value&) { ++made.reports; };
-  options.requests = [controlled](net::Loop&, const std::function<void(Request)>& on_request) {
-    if (controlled) on_request(Request::start);
-    return nullptr;
-  };
+  std::array<int, 2> requests{};
+  EXPECT_EQ(pipe(requests.data()), 0);
+  const Descriptor ask(requests[1]);
+  const Descriptor asked(requests[0]);
+  if (controlled) {
+    const std::string line = to_json(Request::start).dump() + "\n";
+    EXPECT_EQ(write(ask.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    options.requests = requests_from(dup(asked.get()));
+  }
   auto process = Process::make(*configuration, *plugins, std::move(options));
   EXPECT_TRUE(process) << process.error().text;
   const Made before{.allocations = allocations, .calls = reads_and_writes(), .sleeps = sleeps()};

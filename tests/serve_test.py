@@ -398,13 +398,13 @@ def test_random_bytes_and_random_requests_break_nothing():
     words = [b"GET", b"POST", b"HEAD", b"/api/v1/", b"status", b"runs/", b"start", b"events", b"nodes/", b"HTTP/1.1", b"\r\n", b"Host: localhost",
              b"Content-Length: ", b"Transfer-Encoding: chunked", b"Last-Event-ID: ", b"{", b"}", b'"set"', b":", b"[", b"]", b"%00", b"..", b"\x00"]
     with Served() as served:
-        for _ in range(400):
+        for _ in range(1200):
             parts = [rng.choice(words) if rng.random() < 0.8 else rng.randbytes(rng.randrange(9)) for _ in range(rng.randrange(1, 25))]
             with served.web.connect() as connection:
                 connection.sendall(b" ".join(parts))
             with served.api.connect() as connection:
                 connection.sendall(b"GET /api/v1/" + b"".join(parts) + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        for _ in range(200):
+        for _ in range(600):
             body = {rng.choice(["set", "without", "events", "duration", "version", "comment", "kind", "configuration"]):
                     rng.choice([None, -1, 2**70, "", "x=", [None], ["a=b", {}], {"a": 1}, "\ud83d\ude00", True]) for _ in range(3)}
             path = rng.choice(["configure", "stop", "abort", "halt", "recover", "runs/1/comment", "runs/1/quality", "runs/x/y"])

@@ -13,7 +13,7 @@
 namespace fanin::executive {
 namespace {
 
-constexpr std::uint32_t polls_per_look = 64;
+constexpr std::uint32_t polls_per_look = 1024; // some milliseconds of a loop that never rests
 
 } // namespace
 
