@@ -178,7 +178,7 @@ std::optional<Api::Caller> Api::identify(const HttpRequest& request, HttpReply& 
   const std::string_view token =
       given.starts_with(scheme) ? std::string_view(given).substr(scheme.size()) : "";
   if (const auto role = tokens_.role_of(token))
-    return Caller{fmt::format("a token to {}", name(*role)), *role};
+    return Caller{fmt::format("the {} token", name(*role)), *role};
   refused = refuse(401, "a token is needed (Authorization: Bearer TOKEN): `fanin serve` prints a "
                         "URL with one");
   refused.headers.emplace_back("WWW-Authenticate", "Bearer");

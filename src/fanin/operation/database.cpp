@@ -16,6 +16,9 @@ namespace {
 
 std::unexpected<Error> failed(const std::string& path, sqlite3* handle, int code) {
   const char* const reason = handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle);
+  if (code == SQLITE_READONLY_DBMOVED)
+    return fail(ErrorKind::refused,
+                fmt::format("{}: was moved or deleted while it was in use: put it back", path));
   switch (code & 0xff) {
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
