@@ -96,8 +96,10 @@ std::string Statement::text(int column) const {
 
 Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access access,
                                                  Duration patience) {
+  // A reader, too, undoes what a process that was killed had half written. Where it may not write,
+  // the file is opened for reading only.
   const int flags =
-      access == Access::read ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+      access == Access::read ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_EXRESCODE, nullptr);
   std::unique_ptr<Database> database(new Database(path, handle));
@@ -113,6 +115,7 @@ Result<std::unique_ptr<Database>> Database::open(const std::string& path, Access
   // A write-ahead log fails on the file systems of clusters.
   if (access == Access::write)
     FANIN_TRY(database->run("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL"));
+  if (access == Access::read) FANIN_TRY(database->run("PRAGMA query_only = ON"));
   FANIN_TRY(database->run("PRAGMA foreign_keys = ON"));
   return database;
 }
