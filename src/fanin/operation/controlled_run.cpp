@@ -150,7 +150,7 @@ Result<> ControlledRun::keep(const RunEnd& end) {
     setsockopt(connection_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     json::Value line = to_json(end);
     line["report"] = "run_end";
-    const std::string text = line.dump() + "\n";
+    const std::string text = "\n" + line.dump() + "\n"; // an earlier line may not be whole
     for (std::size_t at = 0; at < text.size();) {
       const ssize_t sent = ::send(connection_.get(), text.data() + at, text.size() - at, 0);
       if (sent <= 0) return written;

@@ -359,8 +359,8 @@ void RunControl::on_end(const std::string& how) {
   if (run_->released) last_ = LastRun{run_->number, end.reason, ok};
   const Next next = std::exchange(next_, Next::decide);
   if (ending_) enter(RunState::halted);
-  const auto after_hook = [this] {
-    if (ending_) options_.on_ended();
+  const auto after_hook = [this, ends = ending_] { // a later ^C has another run to end
+    if (ends) options_.on_ended();
   };
   const bool planned = next != Next::decide || (ok && state_ == RunState::draining);
   if (run_->released) {
